@@ -150,8 +150,8 @@ func podOf(t *testing.T, o *unstructured.Unstructured) *corev1.Pod {
 	return pod
 }
 
-// TestWaitWaits: helm --wait asks kstatus, and for kstatus a resource without a status is ready. Ours say that nobody has
-// seen them.
+// TestWaitWaits: helm --wait asks kstatus, and kstatus regards a resource without a status as ready. Ours have a status that says that no
+// controller has seen them.
 func TestWaitWaits(t *testing.T) {
 	c := startAPIServer(t)
 	seen := map[string]bool{}

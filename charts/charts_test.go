@@ -279,7 +279,7 @@ func TestArchivistOfBothValues(t *testing.T) {
 	}
 }
 
-// TestNotesOfFinalizers: who installs the operator or a Site is told how finalizers are taken off where no operator does it.
+// TestNotesOfFinalizers: the notes after an install of the operator or a Site say how finalizers are removed if no operator does it.
 func TestNotesOfFinalizers(t *testing.T) {
 	for chart, site := range map[string]string{"substorm": "NAME", "substorm-site": "demo"} {
 		out, errs, err := helm(t, "install", "test", chart, "--namespace=aurora", "--dry-run=client")

@@ -263,9 +263,9 @@ func namespaced(t *testing.T, c client.Client, chart []*unstructured.Unstructure
 	}
 }
 
-// TestInstallation tries what helm makes as people who may install it in a namespace and have no rights in the cluster: one who
-// may do everything there, and an administrator of the namespace as Kubernetes knows it, with the roles that the chart adds to that
-// one. (There is no controller that aggregates roles: the parts of which it would make Kubernetes' own are bound.)
+// TestInstallation tries what helm makes as people who may install it in a namespace and have no rights in the cluster: one who may do
+// everything there, and an administrator of the namespace as Kubernetes knows it, with the roles that the chart adds to that one. (There
+// is no controller that aggregates roles: the parts that it would aggregate into Kubernetes' own are bound.)
 func TestInstallation(t *testing.T) {
 	server := testenv.Kubernetes(t)
 	c := newNamespaces(t, server)
@@ -311,7 +311,7 @@ func TestInstallation(t *testing.T) {
 		var refused []string
 		for _, o := range decode(t, rendering{chart: "substorm", args: append(values, "--set="+test.set)}.render(t)) {
 			err := as.Create(t.Context(), o, client.DryRunAll)
-			if err != nil && !apierrors.IsNotFound(err) { // as a binding's Role is, which nobody has made in earnest
+			if err != nil && !apierrors.IsNotFound(err) { // as for a binding's Role, which a dry run does not make
 				refused = append(refused, o.GetKind())
 				t.Logf("%s, %s: %s %s: %v", test.user, test.set, o.GetKind(), o.GetName(), err)
 			}

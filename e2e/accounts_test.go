@@ -90,8 +90,8 @@ func TestCommandsStayInTheirAccount(t *testing.T) {
 // canary is a stream with one empty message, which an attack that works purges.
 const canary = "CANARY"
 
-// canary makes that stream. It returns a user who may do everything, the streams that attacks are directed at, and what
-// they hold: all hold something, or nobody would see that they have been purged.
+// canary makes that stream. It returns a user who may do everything, the streams that attacks are directed at, and what they hold: all
+// hold something, otherwise a purge would go unnoticed.
 func (l *lab) canary(t *testing.T) (jetstream.JetStream, []string, map[string]*jetstream.StreamInfo) {
 	t.Helper()
 	all, err := jetstream.New(l.natsUser(t, "substorm-nats-account"))
@@ -111,7 +111,7 @@ func (l *lab) canary(t *testing.T) (jetstream.JetStream, []string, map[string]*j
 	to, lines := join(l.nodeAddresses(t)[:1], 30134), writeLines(t, 10)
 	var before map[string]*jetstream.StreamInfo
 	eventually(t, func() error {
-		// Again and again: a node may not forward a port yet that is new, and tells nobody what it drops.
+		// Again and again: a node may not forward a new port yet, and does not report what it drops.
 		l.start(t, l.substorm, "send", "--udp", "--lines", "--rate", "500", "--to", to, lines).succeeds(t)
 		before = held(t, all, kept...)
 		for name, is := range before {

@@ -20,13 +20,13 @@ import (
 type manner struct {
 	clients      int
 	bases, paths []string
-	// agent is the User-Agent of the clients; empty: that of the library.
+	// agent is the User-Agent of the clients; empty: the library's.
 	agent string
 	// forwarded: requests say that each client has an address of its own.
 	forwarded bool
 	// pause comes before the next request, which is over a new connection then; 0: requests follow each other over one.
 	pause time.Duration
-	// later is the status by which clients may be told to come again after at least so many seconds. They come again after patience.
+	// later is the status that may ask clients to come again after at least so many seconds. They come again after patience.
 	later, seconds int
 	patience       time.Duration
 }
@@ -118,7 +118,7 @@ func (c *crowd) answered(status, n int) error {
 	return nil
 }
 
-// end has them go, and fails the test if one was told what nobody should be.
+// end stops the clients, and fails the test if one received an unexpected answer.
 func (c *crowd) end(t *testing.T) {
 	t.Helper()
 	c.stop()

@@ -16,9 +16,8 @@ import (
 	"github.com/substorm/substorm/sender"
 )
 
-// TestFailover sends 500 objects and 50,000 datagrams while one gateway pod is
-// killed and one node is cut off, with a server of NATS, and compares what the senders were told with
-// what the archive holds.
+// TestFailover sends 500 objects and 50,000 datagrams while one gateway pod is killed and one node is cut off, with a server of NATS, and
+// compares the receipts of the senders with what the archive holds.
 func TestFailover(t *testing.T) {
 	l := theLab
 	l.apply(t, instrumentTCP("failover-camera", 30111))
@@ -32,8 +31,8 @@ func TestFailover(t *testing.T) {
 	camera := l.start(t, l.substorm, "send", "--to", join(nodes, 30111), "--parallel", "4",
 		"--rate", "12", "--give-up-after", "5m", "--report", report, dir)
 
-	// The gateway on the first node is killed while both senders are at work, with
-	// no chance to drain. Datagrams that nobody receives meanwhile are lost.
+	// The gateway on the first node is killed while both senders are at work, with no chance to drain. Datagrams that are not received
+	// meanwhile are lost.
 	const before, during, after = 20_000, 10_000, 20_000
 	first := join(nodes[:1], 30112)
 	probes := l.forwards(t, first, "failover-magnetometer")
@@ -42,7 +41,7 @@ func TestFailover(t *testing.T) {
 	l.waitObjects(t, report, objects/5)
 	l.cluster(t, "exec", "1", "--", "sh", "-c", "kill -KILL $(pidof ingest-gateway)")
 	l.waitRestarted(t, l.gatewayOn(t, 1))
-	outage.wait(t, 2*patience) // how it ends depends on how long nobody listened
+	outage.wait(t, 2*patience) // how it ends depends on how long no process listened
 	probes += l.forwards(t, first, "failover-magnetometer")
 
 	// The last node, which does not hold the store, is cut off, and one of the three

@@ -267,7 +267,7 @@ func (f *follower) consume(ctx context.Context, pod, ip, feed, consumer, token s
 	})
 	if err != nil {
 		f.failed(err)
-		time.Sleep(100 * time.Millisecond) // a consumer that finds nobody comes again a little later
+		time.Sleep(100 * time.Millisecond) // a consumer that finds no server comes again a little later
 		return
 	}
 	defer conn.CloseNow()

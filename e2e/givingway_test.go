@@ -35,9 +35,9 @@ spec:
 `
 )
 
-// TestGivingWay: robots ask a pod for more than it has CPU for. They are told to come later, people are served all the time, and GivingWay of the
-// FeedServer says so. The pod is killed meanwhile, while no operator runs: the next one lets robots in at once, although nobody has read
-// that, and an operator that starts does not take what the killed pod said for what is.
+// TestGivingWay: robots ask a pod for more than it has CPU for. They are asked to come later, people are served all the time, and
+// GivingWay of the FeedServer says so. The pod is killed meanwhile, while no operator runs: the next one lets robots in at once, although
+// no operator has read that, and an operator that starts does not take the killed pod's report for the current state.
 func TestGivingWay(t *testing.T) {
 	skipUnlessAll(t)
 	l := theLab
@@ -94,7 +94,7 @@ func TestGivingWay(t *testing.T) {
 	if n := again.answers[http.StatusServiceUnavailable]; n > 0 {
 		t.Errorf("%d robots were to come later: the pod has just been started", n)
 	}
-	if err := l.givesWay(t); err != nil { // nobody has looked
+	if err := l.givesWay(t); err != nil { // no operator has looked
 		t.Error(err)
 	}
 	l.kubectl(t, "scale", "deployment/substorm-operator", "--replicas=1")
@@ -145,8 +145,7 @@ func answers(url string) error {
 	return nil
 }
 
-// askAll has clients ask one pod, each from an address of its own. A client that gives way
-// asks again much earlier than it is told to.
+// askAll has clients ask one pod, each from an address of its own. A client that gives way asks again much earlier than the answer says.
 func askAll(t *testing.T, base string, clients int, agent string, paths ...string) *crowd {
 	t.Helper()
 	return startCrowd(t, manner{clients: clients, bases: []string{base}, paths: paths, agent: agent, forwarded: true,

@@ -196,7 +196,7 @@ func instrument(name, kind, listener string) string {
 	}, "\n")
 }
 
-// waitRefused waits until nobody listens on address any more.
+// waitRefused waits until no process listens on address any more.
 func waitRefused(t testing.TB, address string) {
 	t.Helper()
 	eventually(t, func() error {

@@ -147,7 +147,7 @@ func (a *leafAttacker) source() {
 	}
 	for _, copies := range []string{wire.CopiedObservationStream("demo", outpost), wire.CopiedNoticeStream("demo", outpost)} {
 		eventually(a.t, func() error { // another server begins to source at once; one that has asked in vain waits
-			// Nobody answers while the stream has no leader yet.
+			// There is no answer while the stream has no leader yet.
 			m, err := a.leaves.Conn().Request("$JS.API.STREAM.LEADER.STEPDOWN."+copies, nil, 5*time.Second)
 			if err == nil && !strings.Contains(string(m.Data), `"success":true`) {
 				err = errors.New(string(m.Data))

@@ -57,7 +57,7 @@ func TestMirror(t *testing.T) {
 		return fmt.Errorf("the ledger: %+v", day)
 	})
 
-	// Somebody removes a file at the partner: a run that only compares finds that, and one with force brings it again.
+	// A file is removed at the partner: a run that only compares finds that, and one with force brings it again.
 	file := l.partnerHas(t)[0]
 	l.kubectl(t, "exec", "rsync-partner", "--", "rsync", "-r", "--delete", "--include="+path.Base(file), "--exclude=*", "/etc/rsyncd/", "/data/"+path.Dir(file)+"/")
 	if out, err := l.output(l.substorm, "mirror", "run", "university", "-n", namespace, "--verify-only", "--wait", patienceText); err == nil {

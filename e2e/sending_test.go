@@ -25,8 +25,8 @@ func (l *lab) sendDatagrams(t testing.TB, to string, n int) *background {
 // probeLine is what forwards sends.
 const probeLine = "2026-03-17 04:44:59.000 is it forwarded?"
 
-// forwards sends one datagram after the other until one arrives, and returns how many it sent: a node may not forward a port yet that is new, or
-// whose pod is, though the Instrument is Ready, and tells nobody what it drops.
+// forwards sends one datagram after the other until one arrives, and returns how many it sent: a node may not forward a port yet that is
+// new, or whose pod is, though the Instrument is Ready, and does not report what it drops.
 func (l *lab) forwards(t testing.TB, to, instrument string) (sent uint64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "probe.txt")
@@ -48,7 +48,7 @@ func (l *lab) forwards(t testing.TB, to, instrument string) (sent uint64) {
 	return sent
 }
 
-// sendingLines sends lines of which none is like another until the returned function is called, which returns how many it sent.
+// sendingLines sends lines, all different, until the returned function is called, which returns how many it sent.
 func (l *lab) sendingLines(t testing.TB, to string) (end func() int) {
 	t.Helper()
 	const batch = 500

@@ -41,8 +41,8 @@ func recordedKp(since time.Time, values []string) string {
 		data, since.UTC().Format(time.RFC3339), 3*time.Hour/stormPace)
 }
 
-// TestStorm plays a recorded storm: the level rises, then floors, then the pods of both pools are ready, and only then the crowd comes. Nothing
-// that is sent is lost, and nobody is told anything but what was asked for or 429. Once the storm is over the floors fall by one at a time,
+// TestStorm plays a recorded storm: the level rises, then floors, then the pods of both pools are ready, and only then the crowd comes.
+// Nothing that is sent is lost, and every answer is what was asked for or 429. Once the storm is over the floors fall by one at a time,
 // while readers still ask.
 func TestStorm(t *testing.T) {
 	l := theLab
@@ -58,7 +58,7 @@ func TestStorm(t *testing.T) {
 	story := l.start(t, l.kubectlBin, "-n", namespace, "get", "site", "demo", "--watch", "-o",
 		`jsonpath={.status.surge.level}|{.status.surge.floors[?(@.kind=="FeedServer")].replicas}|{.status.surge.floors[?(@.kind=="IngestGateway")].replicas}{"\n"}`)
 
-	// Calm first, until it has been told.
+	// Calm first, until it has been reported.
 	began := time.Now().Truncate(time.Second)
 	played := func() int { return int(time.Since(began)/stormPace) + 1 }
 	recorded := slices.Concat([]string{"2.00"}, slices.Repeat([]string{"2.33"}, 200))
@@ -155,8 +155,8 @@ func cell(header, line, column string) string {
 	return strings.TrimSpace(string(text[min(at[0], len(text)):min(max(at[1], at[0]), len(text))]))
 }
 
-// tellsStorm holds what the Site told in turn to the order of a storm: the level before floors or with them, both floors at once to their
-// height, and down by one at a time once no level holds.
+// tellsStorm checks the states that the Site reported in turn against the order of a storm: the level before floors or with them, both
+// floors at once to their height, and down by one at a time once no level holds.
 func tellsStorm(t *testing.T, told string) {
 	t.Helper()
 	var was [2]int

@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// TestWhoMayAsk: the bridge believes the API server alone about who asks, and asks it whether they may. Whoever reaches its port gets no figures
-// without a right, whatever headers and certificates they show.
+// TestWhoMayAsk: the bridge believes the API server alone about who asks, and asks it whether they may. A client that reaches its port
+// gets no figures without a right, whatever headers and certificates it presents.
 func TestWhoMayAsk(t *testing.T) {
 	l := startAPI(t)
 	operator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

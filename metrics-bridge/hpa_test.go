@@ -121,7 +121,7 @@ func (l *lab) awaitFailing() {
 	})
 }
 
-// looksAgain makes the HorizontalPodAutoscaler anew, and waits until it has looked, in vain.
+// looksAgain recreates the HorizontalPodAutoscaler, and waits until it has looked, in vain.
 func (l *lab) looksAgain(hpa *autoscalingv2.HorizontalPodAutoscaler) {
 	l.t.Helper()
 	if err := l.Delete(l.t.Context(), hpa); err != nil {

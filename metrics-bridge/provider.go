@@ -53,7 +53,7 @@ func (p *provider) GetExternalMetric(_ context.Context, namespace string, select
 	return list, nil
 }
 
-// known says why nobody may scale on what was found; nil: one may.
+// known says why what was found must not be scaled on; nil: it may be.
 func known(found []sample, read *samples, name, namespace string, selector labels.Selector) error {
 	what := fmt.Sprintf("%s in namespace %q", name, namespace)
 	if !selector.Empty() {

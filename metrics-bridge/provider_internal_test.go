@@ -33,7 +33,7 @@ substorm_space_weather_requests_total{namespace="substorm",site="demo",source="w
 go_goroutines{namespace="substorm"} 5
 `
 
-// TestProvider: what is answered of what an operator says. The rest is an error: nobody scales on it.
+// TestProvider: the answers for what an operator says. The rest is an error, and not scaled on.
 func TestProvider(t *testing.T) {
 	for name, c := range map[string]struct {
 		says             string // of the operator; empty: exported

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// apiService is the one of external metrics, of which a cluster has one.
+// apiService is the APIService of external metrics; a cluster has one.
 const apiService = "v1beta1.external.metrics.k8s.io"
 
 var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}

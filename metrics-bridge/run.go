@@ -36,11 +36,11 @@ type Config struct {
 	Operators []string
 	// Kubeconfig is a file that says how to reach the API server; empty: as a pod does.
 	Kubeconfig string
-	// Listen is the address of the API, ListenHTTP that of /healthz, /readyz and /metrics.
+	// Listen is the address of the API, ListenHTTP the address of /healthz, /readyz and /metrics.
 	Listen, ListenHTTP string
 	// ServiceName and ServiceNamespace are of the Service that the APIService names.
 	ServiceName, ServiceNamespace string
-	// TLSDir has tls.crt and tls.key; empty: a certificate is made in memory, and the APIService is told its authority.
+	// TLSDir has tls.crt and tls.key; empty: a certificate is made in memory, and its authority is written into the APIService.
 	TLSDir string
 	Log    *slog.Logger
 }

@@ -65,7 +65,7 @@ type source struct {
 
 func newSource(operators []string, registry prometheus.Registerer) (*source, error) {
 	s := &source{
-		// Each read connects anew: pods of operators come and go, and their addresses with them.
+		// Each read makes a new connection: pods of operators come and go, and their addresses with them.
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 		reads:  metric.Counters(registry, "substorm_bridge_reads_total", "Times that the metrics of an operator were read, by result: Read, Failed.", "result"),
 	}

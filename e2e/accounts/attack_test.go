@@ -286,7 +286,7 @@ func (l *lab) settle() {
 	}
 }
 
-// settlePushed waits until consumers that push have pushed all, where anybody listens, and removes them.
+// settlePushed waits until push consumers with a listening subscriber have pushed all, and removes the consumers.
 func (l *lab) settlePushed(name string) {
 	l.t.Helper()
 	s, err := l.js.Stream(l.t.Context(), name)

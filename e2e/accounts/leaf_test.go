@@ -120,7 +120,7 @@ func (l *leafLab) listens() string {
 	return l.from.Config.Deliver
 }
 
-// asked returns where a stream is asked to deliver to, once somebody makes a consumer to source from it.
+// asked returns where a stream is asked to deliver to, once a server makes a consumer to source from it.
 func (l *leafLab) asked(nc *nats.Conn, stream string) (deliver func() string) {
 	l.t.Helper()
 	heard := make(chan *nats.Msg, 16)
@@ -314,8 +314,8 @@ func TestLeafOfACluster(t *testing.T) {
 	}
 }
 
-// TestLeafRollsUp: the leaf's owner has its stream take rollups, and stores messages with that header. The hub stores those that it sources as
-// they are, and they remove nothing, neither in the account of leaves nor in that of the streams.
+// TestLeafRollsUp: the leaf's owner makes its stream accept rollups, and stores messages with that header. The hub stores the sourced
+// messages as they are, and they remove nothing, neither in the account of leaves nor in the account of the streams.
 func TestLeafRollsUp(t *testing.T) {
 	l := startLeafLab(t, newHub(t), 1)
 	copied, err := l.leaves.Stream(t.Context(), wire.CopiedObservationStream(code, leaf))

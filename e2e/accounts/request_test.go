@@ -51,7 +51,7 @@ func TestRequestTakesTheIDOfANotice(t *testing.T) {
 	if announce() {
 		t.Error("the notice is stored: docs/explanation/security.md says that a request can take its ID")
 	}
-	n.ID += "x" // of which no request was sent
+	n.ID += "x" // no request was sent for it
 	if !announce() {
 		t.Error("a notice with an ID of its own is not stored")
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 )
 
-// lasting are the buckets whose keys stay until somebody removes them.
+// lasting are the buckets whose keys stay until they are removed.
 func lasting() (names []string) {
 	for _, b := range bus.Buckets(site()) {
 		if b.TTL == 0 {
@@ -28,8 +28,8 @@ func lasting() (names []string) {
 	return names
 }
 
-// rollups are messages to keys and subjects that the credential may write, each of which removes all else in its stream where that
-// allows rollups.
+// rollups are messages to keys and subjects that the credential may write. Each of them removes all else in its stream if that allows
+// rollups.
 func rollups(a attackerConn) (all []*nats.Msg) {
 	for _, subject := range a.publishes {
 		for _, mode := range []string{jetstream.MsgRollupSubject, jetstream.MsgRollupAll} {
@@ -67,7 +67,7 @@ func (l *lab) rolledUp() (lost []string) {
 	return lost
 }
 
-// TestRollups: what keeps whoever may write one key of a bucket from removing all others is that the buckets take no rollups.
+// TestRollups: a user that may write one key of a bucket cannot remove all others, because the buckets accept no rollups.
 func TestRollups(t *testing.T) {
 	t.Parallel()
 	for _, c := range credentials() {

@@ -116,7 +116,7 @@ func (l *lab) run(name string, start func(nats, s3 string) *testenv.Process) {
 	l.programs = append(l.programs, p)
 }
 
-// declare writes the registry anew, as the operator does where it was lost.
+// declare writes the registry again, as the operator does if it was lost.
 func (l *lab) declare() {
 	l.t.Helper()
 	l.registry.Revision++
@@ -139,8 +139,7 @@ func (l *lab) restoreBuckets() {
 	l.declare()
 }
 
-// substorm runs a command of the CLI against the Site, and returns its standard output. An
-// error has that of standard error too.
+// substorm runs a command of the CLI against the Site, and returns its standard output. An error includes standard error too.
 func (l *lab) substorm(ctx context.Context, args ...string) (string, error) {
 	args = append(args, "--code", site, "--nats-servers", l.nats.URL(),
 		"--s3-endpoint", l.minio.URL(), "--s3-bucket", bucket, "--s3-credentials-dir", l.secrets)

@@ -145,7 +145,7 @@ func (s *sender) sendDatagrams() {
 	}
 	defer conn.Close()
 	for !s.ended() {
-		// An error is that of a datagram before it, which found nobody; it is not sent then.
+		// An error is about an earlier datagram, which no process received; this one is not sent then.
 		if _, err := conn.Write(datagramOf(s.pool.mag(), s.datagrams)); err == nil {
 			s.datagrams++
 		}

@@ -45,7 +45,7 @@ func (l *lab) startWitness() *witness {
 		defer close(ended)
 		for l.t.Context().Err() == nil {
 			ctx, cancel := context.WithTimeout(l.t.Context(), l.tryFor)
-			_ = w.catchUp(ctx) // NATS may be away: the last look, that of checkDatagrams, must succeed
+			_ = w.catchUp(ctx) // NATS may be away: the last look, by checkDatagrams, must succeed
 			cancel()
 			time.Sleep(200 * time.Millisecond) // the servers have other work
 		}

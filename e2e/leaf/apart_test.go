@@ -76,9 +76,8 @@ const (
 	tick    = "tick"
 )
 
-// intrude publishes where only the other server's programs may, and asks its
-// JetStream for what only they may have. A server refuses by saying at once that
-// nobody hears it, or answers for itself; silence is none of both.
+// intrude publishes where only the other server's programs may, and asks its JetStream for what only they may have. A server refuses by
+// answering at once that there is no responder, or answers for itself; silence is neither.
 func (l *lab) intrude(nc *nats.Conn, code string) {
 	t := l.t
 	t.Helper()
@@ -110,7 +109,7 @@ func (l *lab) intrude(nc *nats.Conn, code string) {
 	}
 }
 
-// speak publishes what nobody but the server's own programs may hear.
+// speak publishes messages that only the server's own programs may receive.
 func (l *lab) speak(server *testenv.NATSServer, code string) {
 	l.t.Helper()
 	nc := server.Connect(l.t)

@@ -31,7 +31,7 @@ type CheckConfig struct {
 	Namespaces []string
 	// Namespace has the leader's Lease.
 	Namespace string
-	// Patience is how long to wait for what is not there yet.
+	// Patience is how long to wait for objects that do not exist yet.
 	Patience time.Duration
 	Log      *slog.Logger
 }
@@ -57,7 +57,7 @@ func Check(ctx context.Context, cfg CheckConfig) error {
 		if err == nil {
 			return nil
 		}
-		if last == nil || ctx.Err() == nil { // not that time is up, but what was missing
+		if last == nil || ctx.Err() == nil { // the missing object, rather than that time is up
 			last = err
 			cfg.Log.Info("not yet", "error", err)
 		}
@@ -77,7 +77,7 @@ func checkKinds(ctx context.Context, c client.Client, scheme *runtime.Scheme, cf
 	for name := range scheme.KnownTypes(v1alpha1.GroupVersion) {
 		kind, is := strings.CutSuffix(name, "List")
 		if !is || !scheme.Recognizes(v1alpha1.GroupVersion.WithKind(kind)) {
-			continue // not a kind of ours, but one of those that each group has
+			continue // not one of our kinds, but one of those that each group has
 		}
 		for _, namespace := range namespaces {
 			list, err := scheme.New(v1alpha1.GroupVersion.WithKind(name))

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// mapper remembers where a version of a kind is served. The cache asks for it whenever an object is read from one of several
-// namespaces, and what it asks goes through all groups of the API server each time: a tenth of what a starting operator does.
+// mapper remembers where a version of a kind is served. The cache asks for it whenever an object is read from one of several namespaces,
+// and each question goes through all groups of the API server: a tenth of the work of a starting operator.
 type mapper struct {
 	meta.RESTMapper
 	known sync.Map // of schema.GroupVersionKind: *meta.RESTMapping

@@ -56,7 +56,7 @@ func (a *announcer) announce(p planned) {
 	}
 }
 
-// notPublished counts what no bus took.
+// notPublished counts a change that no bus accepted.
 func (a *announcer) notPublished(what string, p planned, err error) {
 	a.unpublished.Inc()
 	if !errors.Is(err, errNotConnected) {
@@ -82,7 +82,7 @@ func (a *announcer) recreated(p planned) {
 	}
 }
 
-// surgeStatuses are those of a Site; nil of another resource.
+// surgeStatuses returns the surge statuses of a Site; nil for another resource.
 func surgeStatuses(p planned) (was, is *v1alpha1.SurgeStatus) {
 	status, ofSite := p.is.(*v1alpha1.SiteStatus)
 	if !ofSite {

@@ -218,7 +218,7 @@ func (a *cutOff) remember() {
 				return fmt.Errorf("there is no %s", last)
 			}
 		}
-		time.Sleep(2 * time.Second) // nothing says that no more is made; what is being made shows by then
+		time.Sleep(2 * time.Second) // nothing shows that no more is made; objects in the making appear within this time
 		if after := a.made(); !slices.Equal(before, after) {
 			return fmt.Errorf("it is being made: %v", after)
 		}

@@ -34,7 +34,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// applier makes objects what they should be, and leaves those of others alone.
+// applier brings objects into their planned state, and leaves those of other owners alone.
 type applier struct {
 	client client.Client
 	// reader reads past the cache.
@@ -44,7 +44,7 @@ type applier struct {
 	mu sync.Mutex
 	// ours are the owners of objects that were seen to be theirs.
 	ours map[ownedObject]ownerOf
-	// applied is what was last applied of each object.
+	// applied is the configuration that was last applied of each object.
 	applied map[ownedObject]applied
 }
 
@@ -124,7 +124,7 @@ func (r *applier) amend(ctx context.Context, owner client.Object, o workload.Obj
 		return fmt.Errorf("change %s %s: %w", o.Kind, key.NamespacedName, err)
 	}
 	r.mu.Lock()
-	delete(r.applied, key) // it is no longer what was applied
+	delete(r.applied, key) // it no longer has the applied configuration
 	r.mu.Unlock()
 	return nil
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// probeText is what is written to see that the bucket can be written.
+// probeText is written to check that the bucket is writable.
 const probeText = "This object may be removed at any time."
 
 // codeStorageExceeded: the server refuses a stream whose maximum does not fit beside those of the others (errors.json of nats-server).
@@ -174,7 +174,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, s bus.Stream, wan
 	return false, err
 }
 
-// streamConfig changes in a stream's configuration what is ours to say.
+// streamConfig sets the fields of a stream's configuration that the operator owns.
 func streamConfig(cfg jetstream.StreamConfig, s bus.Stream, marker wire.SiteMarker) (jetstream.StreamConfig, error) {
 	text, err := wire.Encode(marker)
 	if err != nil {

@@ -50,7 +50,7 @@ func TestBrokenSite(t *testing.T) {
 		way.breaks(broken.toStore)
 		way.breaks(broken.toNATS)
 		first, _, _ := broken.ports()
-		for port := first + 1; port < first+5; port++ { // the registry's writer finds out by itself
+		for port := first + 1; port < first+5; port++ { // the registry's writer detects it by itself
 			broken.applyInstrument(fmt.Sprintf("late-%d-%d", i, port), port+4*i, "")
 		}
 		meanwhile := changesOf(gateways[1:], 3*i+2)

@@ -79,9 +79,8 @@ func value(secret *corev1.Secret, key string) string {
 	return strings.TrimSpace(string(secret.Data[key]))
 }
 
-// mint issues credentials (a .creds file) for a new user that may do what the
-// plan says and no more. They are the operator's own, which no Secret holds, and do
-// not expire: others are issued when the operator starts.
+// mint issues credentials (a .creds file) for a new user with the planned permissions and no others. They are the operator's own, which no
+// Secret holds, and do not expire: others are issued when the operator starts.
 func (k accountKey) mint(user bus.JetStreamUser) ([]byte, error) {
 	pair, err := nkeys.CreateUser()
 	if err != nil {
@@ -175,7 +174,7 @@ func issuedToken(secret *corev1.Secret) *jwt.UserClaims {
 	return claims
 }
 
-// firstToExpire returns those of several credentials that expire first; nil where none do.
+// firstToExpire returns the credentials that expire first; nil if none expire.
 func firstToExpire(all ...*bus.Credentials) (first *bus.Credentials) {
 	for _, c := range all {
 		if at := expiry(c); !at.IsZero() && (first == nil || at.Before(first.ExpiresAt)) {
@@ -200,7 +199,7 @@ func (k accountKey) credentials(user bus.JetStreamUser, current *corev1.Secret, 
 	return k.issue(action, claimsOf(user), permissions, user.Lifetime(), current, now)
 }
 
-// issue makes credentials that say what claims do, for the key that the action asks for.
+// issue makes credentials with these claims, for the key that the action asks for.
 func (k accountKey) issue(action bus.CredentialsAction, claims *jwt.UserClaims, permissions string, lifetime time.Duration,
 	current *corev1.Secret, now time.Time,
 ) ([]byte, *bus.Credentials, error) {
@@ -226,8 +225,7 @@ func (k accountKey) issue(action bus.CredentialsAction, claims *jwt.UserClaims, 
 	return creds, is, err
 }
 
-// readTLS reads what a backend is recognized by, and what shows who we are, as a field of
-// the Site has it.
+// readTLS reads the certificates that authenticate a backend, and our client certificate, from the Secrets that a field of the Site names.
 func readTLS(field string, refs *v1alpha1.TLS, secrets workload.Secrets) (*tls.Config, *finding.Finding) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ref := refs.CASecretRef; ref != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// takeDamage stores what is said of one object of an instrument, or that it is whole.
+// takeDamage stores the report about one object of an instrument, or that it is whole.
 func (r *reports) takeDamage(instrument string, entry jetstream.KeyValueEntry) {
 	var damage wire.Damage
 	if entry.Operation() == jetstream.KeyValuePut {
@@ -62,7 +62,7 @@ func (r *reports) ofScrub() (*wire.ScrubStatus, plan.DamageCounts) {
 	return r.scrub, counts
 }
 
-// ofDamage returns what is known to be damaged of an instrument.
+// ofDamage returns the known damage of an instrument.
 func (r *reports) ofDamage(instrument string) []wire.Damage {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -52,7 +52,7 @@ func (b *busKeeper) position(d bus.Durable, token string) {
 	b.found.positions[consumer].Streams[d.Stream] = token
 }
 
-// worse keeps the worst of what was found of a consumer.
+// worse keeps the worst finding for a consumer.
 func (b *busKeeper) worse(consumer string, f finding.Finding) {
 	if was, known := b.found.durables[consumer]; !known || was.OK() {
 		b.found.durables[consumer] = f
@@ -98,7 +98,7 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d bus.Du
 			return changed.CachedInfo(), nil
 		})
 	}
-	if err == nil && existing.CachedInfo().Paused { // it was withheld, and gives only what is planned now
+	if err == nil && existing.CachedInfo().Paused { // it was withheld, and delivers only what is planned now
 		_, err = b.js.ResumeConsumer(ctx, d.Stream, d.Name)
 	}
 	return info, err
@@ -182,9 +182,8 @@ func filters(is jetstream.ConsumerConfig) []string {
 	return is.FilterSubjects
 }
 
-// maxPull is how long a request for messages may wait. Servers forget after two minutes
-// where the answers to a request from another account go, and would lose what they
-// deliver later.
+// maxPull is how long a request for messages may wait. After two minutes, servers forget the route of the answers to a request from another
+// account, and would lose later deliveries.
 const maxPull = 90 * time.Second
 
 func durableConfig(cfg jetstream.ConsumerConfig, d bus.Durable) jetstream.ConsumerConfig {
@@ -228,7 +227,7 @@ func (b *busKeeper) sweep(ctx context.Context, p bus.Plan) error {
 	return errors.Join(append(errs, names.Err())...)
 }
 
-// leave removes the streams of Feeds that are being deleted, and notes what became of each.
+// leave removes the streams of Feeds that are being deleted, and notes the result for each.
 func (b *busKeeper) leave(ctx context.Context, feeds []string) error {
 	var errs []error
 	b.swept.leaving = map[string]finding.Finding{}
@@ -275,9 +274,8 @@ func unneeded(p *bus.Plan, consumer string) bool {
 	return !slices.Contains(p.Consumers, consumer) || slices.Contains(p.Settled, consumer)
 }
 
-// purgeClosed removes from a consumer's stream what the consumer may not read any
-// more. A feed server may not know that yet: the stream is looked at whenever something
-// came.
+// purgeClosed removes from a consumer's stream the messages that the consumer may not read any more. A feed server may not know that yet:
+// the stream is checked whenever new messages arrive.
 func (b *busKeeper) purgeClosed(ctx context.Context, name, consumer string, instruments []string) error {
 	s, err := b.js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -385,8 +383,7 @@ func (b *busKeeper) removeDurable(ctx context.Context, s jetstream.Stream, name 
 // withheldYears is longer than any wait for a Secret.
 const withheldYears = 10
 
-// withhold has a durable give nothing, to those who have credentials from before either. It
-// keeps its place.
+// withhold has a durable deliver nothing, even to clients with earlier credentials. It keeps its position.
 func (b *busKeeper) withhold(ctx context.Context, s jetstream.Stream, name, why string) error {
 	c, err := s.Consumer(ctx, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || err == nil && c.CachedInfo().Paused {
@@ -402,7 +399,7 @@ func (b *busKeeper) withhold(ctx context.Context, s jetstream.Stream, name, why 
 	return nil
 }
 
-// narrowTo takes from a durable that stays as it is what its consumer may no longer read.
+// narrowTo removes from a durable that otherwise stays as it is the subjects that its consumer may no longer read.
 func (b *busKeeper) narrowTo(ctx context.Context, s jetstream.Stream, name string, instruments []string) error {
 	c, err := s.Consumer(ctx, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {

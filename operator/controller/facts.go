@@ -21,8 +21,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// facts are what the operator knows about one Site beside what the API server
-// holds: all of it can be found again after a restart.
+// facts are the operator's knowledge about one Site beside the API server's objects: all of it can be determined again after a restart.
 type facts struct {
 	reports *reports
 
@@ -169,8 +168,8 @@ func (f *facts) verdict(inst *v1alpha1.Instrument) (accept.Verdict, *wire.Instru
 	return j.verdict, nil, true
 }
 
-// setState says whether anything that the Site's status shows has changed, which shows the states of all of its instruments, or,
-// until all are known, what it showed before.
+// setState stores an instrument's state, and returns whether that changes the Site's status: it shows the states of all of its instruments
+// or, until all are known, what it showed before.
 func (f *facts) setState(instrument string, s instrumentState) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -192,7 +191,7 @@ func (f *facts) isFlowing(instrument string) bool {
 	return f.states[instrument].flowing.OK()
 }
 
-// settle says whether gateways, or feed servers, run what a resource says.
+// settle notes whether gateways, or feed servers, run the declared state of a resource.
 func (f *facts) settle(kind, name string, settled bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -255,7 +254,7 @@ func (f *facts) instruments() []string {
 	return slices.Collect(maps.Keys(f.verdicts))
 }
 
-// setBackend stores what a try of a backend found and says whether that is new.
+// setBackend stores the finding of a try of a backend and returns whether it is new.
 func (f *facts) setBackend(which func(*plan.Backends) **finding.Finding, found *finding.Finding) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -345,7 +344,7 @@ func (f *facts) newestRevision() int64 {
 	return f.newest
 }
 
-// snapshot returns what planners ask for.
+// snapshot returns the input of the planners.
 func (f *facts) snapshot() (plan.Backends, observed.Bus, observed.RegistryState, *wire.RegistryComplete) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -50,7 +50,7 @@ func (r *feedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return r.leave(ctx, name, feed, site, f)
 	}
 	if finding.Unreadable(feed) != "" {
-		return ctrl.Result{}, nil // what was made for it stays as it is
+		return ctrl.Result{}, nil // objects that were made for it stay as they are
 	}
 	if err := r.finalizers.keep(ctx, kindFeed, feed, plan.FeedDeletion(plan.FeedDeletionView{Feed: feed})); err != nil {
 		return ctrl.Result{}, err

@@ -283,7 +283,7 @@ func TestStreamsDeletedByHand(t *testing.T) {
 	w.awaitSubjects("FEED_hub_own", "obs.hub.mag-1.raw=1") // from the base stream
 	w.durable("CONS_hub_latest", "latest")
 	w.nats.Stop()
-	w.nats.Start() // what was in memory is gone
+	w.nats.Start() // streams in memory are gone
 	w.durable("CONS_hub_latest", "latest")
 	cfg := w.stream("CONS_hub_latest")
 	if cfg.Storage != jetstream.MemoryStorage || cfg.MaxMsgsPerSubject != 1 || cfg.MaxBytes != 64<<20 || !slices.Equal(cfg.Subjects, []string{"live.hub.latest.>"}) {

@@ -33,8 +33,7 @@ const (
 	objectTimeout = 5 * time.Second
 )
 
-// keepFeeds keeps what JetStream holds of the Site's Feeds and FeedConsumers as it
-// is planned, while it is connected.
+// keepFeeds keeps the streams and durables of the Site's Feeds and FeedConsumers as planned, while JetStream is connected.
 func (l *link) keepFeeds(ctx context.Context) {
 	timer := time.NewTicker(lookEvery)
 	defer timer.Stop()
@@ -66,11 +65,11 @@ func (l *link) keepFeeds(ctx context.Context) {
 	}
 }
 
-// looked is what is remembered from one look to the next.
+// looked is remembered from one look to the next.
 type looked struct {
 	// silent are streams and durables that did not answer: they are asked last.
 	silent map[string]bool
-	// positions are what the bucket of cursors holds of them.
+	// positions are the positions in the bucket of cursors.
 	positions positions
 	// closed says, by stream of a consumer, in which state nothing in it was closed to
 	// the consumer.
@@ -95,7 +94,7 @@ func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p bus.Pl
 		}
 	}
 	if len(streams) > 0 {
-		l.changed() // what was found decides what is accepted
+		l.changed() // the findings decide what is accepted
 	}
 	for _, name := range consumers {
 		l.consumerFound(name)
@@ -125,8 +124,7 @@ func (b *busKeeper) streams(ctx context.Context, all []bus.OwnStream) error {
 	return errors.Join(errs...)
 }
 
-// durables looks at all that are planned. Those of streams that do not answer do not
-// either.
+// durables checks all that are planned. Those of streams that do not answer do not answer either.
 func (b *busKeeper) durables(ctx context.Context, all []bus.Durable) error {
 	var errs []error
 	named := func(i int) string { return all[i].Stream + "/" + all[i].Name }
@@ -167,8 +165,7 @@ func (b *busKeeper) silentLast(count int, name func(int) string) []int {
 	return append(first, last...)
 }
 
-// forgetReports removes reports that say nothing any more: pods of feed servers have
-// another name each time.
+// forgetReports removes outdated reports: pods of feed servers have another name each time.
 func (l *link) forgetReports(ctx context.Context, js jetstream.JetStream, p bus.Plan) error {
 	keys := l.facts.reports.stale(p, l.now())
 	if len(keys) == 0 {
@@ -189,7 +186,7 @@ type busKeeper struct {
 	// epochs of streams that were looked at.
 	epochs map[string]string
 	found  busFound
-	// silent are those that did not answer now.
+	// silent are those that did not answer this time.
 	silent map[string]bool
 	made   bool
 	swept  swept
@@ -197,7 +194,7 @@ type busKeeper struct {
 	several map[string]bool
 }
 
-// refusedBy returns what JetStream answered, where it did.
+// refusedBy returns JetStream's answer, if there was one.
 func refusedBy(err error) (string, bool) {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.Code != 503 { // 503: it cannot answer now
 		if api.ErrorCode == codeStorageExceeded {

@@ -52,7 +52,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	if finding.Unreadable(consumer) != "" { // what was made for it stays as it is
+	if finding.Unreadable(consumer) != "" { // objects that were made for it stay as they are
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, r.links.now(), secretOfUser{bus.ConsumerSecretName(consumer), bus.ConsumerUserName(consumer)})
 	}
 	newest(r.statuses, name, consumer, &consumer.Status)
@@ -102,8 +102,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// admit sees that the consumer has what it needs to connect, and what it has stays valid
-// while it is not admitted.
+// admit ensures that the consumer has what it needs to connect, and that its credentials stay valid while it is not admitted.
 func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, view *plan.ConsumerView) (err error) {
 	if view.Site == nil || finding.Unreadable(view.Site) != "" || !view.Verdict.Served {
 		view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Consumer, bus.ConsumerSecretName(view.Consumer), bus.ConsumerUserName(view.Consumer), view.Now)
@@ -179,7 +178,7 @@ func durableIn(consumer *v1alpha1.FeedConsumer, current *corev1.Secret) (string,
 	return wire.ConsumerDurable(consumer.Name, hex.EncodeToString(chance)), nil
 }
 
-// secretData is what the Secret should hold, and what the credentials in it are.
+// secretData returns the planned content of the Secret, and the credentials in it.
 func (r *consumerReconciler) secretData(access bus.ConsumerAccess, current *corev1.Secret, secrets workload.Secrets, now time.Time) (
 	data map[string][]byte, is *bus.Credentials, problem *finding.Finding, err error,
 ) {

@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// feedFacts are what the operator knows about a Site's Feeds and FeedConsumers.
+// feedFacts are the operator's knowledge about a Site's Feeds and FeedConsumers.
 type feedFacts struct {
 	// sign says that plan is new.
 	sign chan struct{}
@@ -50,7 +50,7 @@ type busFound struct {
 	positions map[string]wire.PositionCursor
 }
 
-// swept is what became of streams that should go.
+// swept is the result of removing streams.
 type swept struct {
 	// leaving says it of the streams of Feeds that are being deleted, by Feed.
 	leaving map[string]finding.Finding
@@ -64,7 +64,7 @@ func newFeedFacts() feedFacts {
 	return feedFacts{sign: make(chan struct{}, 1), feeds: map[string]feedJudgement{}, consumers: map[string]consumerJudgement{}}
 }
 
-// wantBus says what JetStream should hold from now on.
+// wantBus sets the plan for JetStream from now on.
 func (f *facts) wantBus(p bus.Plan) {
 	f.mu.Lock()
 	same := f.feeds.plan != nil && reflect.DeepEqual(*f.feeds.plan, p)
@@ -124,8 +124,7 @@ func differ[V any](was, is map[string]V) []string {
 	return names
 }
 
-// readFeed fills in what is known of a Feed; false where this generation was not
-// judged yet.
+// readFeed fills in the known facts about a Feed; false if this generation was not judged yet.
 func (f *facts) readFeed(view *plan.FeedView) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,8 +145,7 @@ func (f *facts) readFeed(view *plan.FeedView) bool {
 	return judged && j.uid == view.Feed.UID && j.generation == view.Feed.Generation
 }
 
-// readConsumer fills in what is known of a FeedConsumer; false where this generation
-// was not judged yet.
+// readConsumer fills in the known facts about a FeedConsumer; false if this generation was not judged yet.
 func (f *facts) readConsumer(view *plan.ConsumerView) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,14 +161,14 @@ func (f *facts) readConsumer(view *plan.ConsumerView) bool {
 	return judged && j.uid == view.Consumer.UID && j.generation == view.Consumer.Generation
 }
 
-// foundStreams returns what was found of Feeds' and consumers' own streams.
+// foundStreams returns the findings for Feeds' and consumers' own streams.
 func (f *facts) foundStreams() map[string]accept.StreamFound {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.feeds.found.streams)
 }
 
-// positionOf returns what was last found of how far a FeedConsumer has come.
+// positionOf returns the last known position of a FeedConsumer.
 func (f *facts) positionOf(consumer string) wire.PositionCursor {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,8 +25,7 @@ const (
 	countKept = 10 * time.Second
 )
 
-// countFeeds counts what the streams hold of each Feed. If a Feed cannot be counted, its last
-// known figures stay.
+// countFeeds counts the messages of each Feed in the streams. If a Feed cannot be counted, its last known figures stay.
 func (l *link) countFeeds(ctx context.Context, js jetstream.JetStream, p bus.Plan) error {
 	var errs []error
 	all, was := map[string]plan.FeedFigures{}, l.facts.figuresOf()
@@ -88,8 +87,8 @@ func addFigures(sum *plan.FeedFigures, f plan.FeedFigures) {
 	}
 }
 
-// countStream counts what a stream holds of a selection. JetStream counts for us: a
-// consumer with these subjects says how many messages it has before it.
+// countStream counts the messages of a selection in a stream. JetStream counts for us: a consumer with these subjects reports how many
+// messages it has before it.
 func countStream(ctx context.Context, js jetstream.JetStream, s bus.FeedSelection, now time.Time) (plan.FeedFigures, error) {
 	stream, err := js.Stream(ctx, s.Stream)
 	if err != nil {
@@ -132,7 +131,7 @@ const sampled = 50
 // sample is of messages' sizes.
 type sample struct{ messages, bytes int64 }
 
-// of is what so many messages like these have in bytes.
+// of returns how many bytes so many messages of this size have.
 func (s sample) of(messages int64) int64 {
 	if s.messages == 0 {
 		return 0

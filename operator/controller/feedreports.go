@@ -19,7 +19,7 @@ type feedServerReport struct {
 	alive bool
 }
 
-// takeFeedReport stores what a feed server reports; false for what is no report of one.
+// takeFeedReport stores a feed server's report; false if it is not one.
 func (r *reports) takeFeedReport(key string, value []byte, seen, now time.Time) bool {
 	if pod, ok := wire.ParseFeedServerStatusKey(key); ok {
 		if err := r.takeFeedServer(pod, value, seen, now); err != nil {
@@ -71,7 +71,7 @@ func (r *reports) takeFeedServer(pod string, value []byte, seen, now time.Time) 
 	return nil
 }
 
-// givesWay says who gives way at a pod, and why, without how many: that changes each second.
+// givesWay returns who gives way at a pod, and why, without how many: that number changes each second.
 func givesWay(g *wire.GivingWay) string {
 	switch {
 	case g == nil:
@@ -96,7 +96,7 @@ func (r *reports) silentFeedServers(now time.Time) (silent []string) {
 	return slices.Compact(silent)
 }
 
-// forgetFeedReport: what was reported is gone.
+// forgetFeedReport removes a report that is gone.
 func (r *reports) forgetFeedReport(key string) {
 	pod, ofServer := wire.ParseFeedServerStatusKey(key)
 	consumer, of, ofConsumer := wire.ParseConsumerStatusKey(key)
@@ -144,8 +144,8 @@ func (r *reports) ofConsumers() map[string][]observed.ConsumerReport {
 // figures that were counted stay in sight for a day.
 const staleAfter = 24 * time.Hour
 
-// stale returns the keys of reports that say nothing any more: of pods that are long
-// gone, about FeedConsumers that are, and of runs that MirrorPartners do not show any more.
+// stale returns the keys of outdated reports: of pods that are long gone, of FeedConsumers that are gone, and of runs that MirrorPartners
+// do not show any more.
 func (r *reports) stale(p bus.Plan, now time.Time) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -46,7 +46,7 @@ func (r *serverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return ctrl.Result{}, err
 	}
 	user := secretOfUser{workload.JetStreamSecret(workload.FeedServerName(server.Name)), bus.FeedServerUserName(server.Namespace, server.Name)}
-	if finding.Unreadable(server) != "" { // what was made for it stays as it is
+	if finding.Unreadable(server) != "" { // objects that were made for it stay as they are
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, server, r.links.now(), user)
 	}
 	newest(r.statuses, name, server, &server.Status)
@@ -85,7 +85,7 @@ func (r *serverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// read reads everything but what the FeedServer's own objects became.
+// read reads everything except the state of the FeedServer's own objects.
 func (r *serverReconciler) read(ctx context.Context, server *v1alpha1.FeedServer) (plan.FeedServerView, error) {
 	key := types.NamespacedName{Namespace: server.Namespace, Name: server.Spec.SiteRef.Name}
 	site, err := siteView(ctx, r.client, r.links, key)
@@ -107,8 +107,8 @@ func (r *serverReconciler) read(ctx context.Context, server *v1alpha1.FeedServer
 	return view, err
 }
 
-// bring makes the FeedServer's objects what they should be. Without its Site there are none:
-// there is nothing to serve. While the Site is not accepted they stay as they are.
+// bring brings the FeedServer's objects into their planned state. Without its Site there are none: there is nothing to serve. While the
+// Site is not accepted they stay as they are.
 func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView) error {
 	server := view.Server
 	program := &siteProgram{SiteProgram: workload.FeedServerOf(view.Site, server), owner: server, site: view.Site, view: &view.SiteProgramView, notOurs: plan.ServerObjectNotOurs}
@@ -131,7 +131,7 @@ func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView)
 	return err
 }
 
-// found reads what became of the FeedServer's objects.
+// found reads the state of the FeedServer's objects.
 func (r *serverReconciler) found(ctx context.Context, view *plan.FeedServerView) error {
 	program := &siteProgram{SiteProgram: workload.FeedServerOf(view.Site, view.Server), owner: view.Server, view: &view.SiteProgramView}
 	services, err := servicesOf(ctx, r.client, view.Server)

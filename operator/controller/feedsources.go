@@ -58,8 +58,8 @@ func (b *busKeeper) continued(ctx context.Context, info *jetstream.StreamInfo, s
 	return nil
 }
 
-// sourcesOfSite are the sources that take what a Site's own instruments send from a base stream, and
-// whether that is all instruments'.
+// sourcesOfSite returns the sources that take the messages of a Site's own instruments from a base stream, and whether these are all
+// instruments.
 func sourcesOfSite(sources []*jetstream.StreamSource, code, base string) (all []*jetstream.StreamSource, wild bool) {
 	for _, s := range sources {
 		if s.Name != base || !bus.OfSite(code, s.FilterSubject) {

@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// finalizers keep those of Feeds and Sites as they are planned.
+// finalizers keep the finalizers of Feeds and Sites as planned.
 type finalizers struct {
 	client   client.Client
 	recorder recorder.EventRecorder

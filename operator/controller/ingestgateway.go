@@ -47,7 +47,7 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return ctrl.Result{}, err
 	}
 	if finding.Unreadable(gateway) != "" {
-		return r.keepPool(ctx, name, gateway) // what was made for it stays as it is
+		return r.keepPool(ctx, name, gateway) // objects that were made for it stay as they are
 	}
 	newest(r.statuses, name, gateway, &gateway.Status)
 	view, err := r.read(ctx, gateway)
@@ -92,7 +92,7 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// keep renews what the pods of a pool that is not accepted now, or cannot be read, run with.
+// keep renews the credentials and certificates that the pods of a pool use which is not accepted now, or cannot be read.
 func (r *gatewayReconciler) keep(ctx context.Context, view *plan.GatewayView) error {
 	if view.Site == nil || view.Site.Spec.JetStream.AccountKeySecretRef != nil {
 		var err error
@@ -117,7 +117,7 @@ func (r *gatewayReconciler) keepPool(ctx context.Context, name resource, gateway
 	return r.statuses.kept(name, view.Credentials, view.Now), nil
 }
 
-// read reads everything but what the pool's own objects became.
+// read reads everything except the state of the pool's own objects.
 func (r *gatewayReconciler) read(ctx context.Context, gateway *v1alpha1.IngestGateway) (plan.GatewayView, error) {
 	key := types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Spec.SiteRef.Name}
 	site, err := siteView(ctx, r.client, r.links, key)
@@ -165,8 +165,8 @@ func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView
 	return err
 }
 
-// apply makes the pool's objects what they should be. A refusal by the API server is a finding;
-// any other failure is an error and worth another try.
+// apply brings the pool's objects into their planned state. A refusal by the API server is a finding; any other failure is an error and
+// worth another try.
 func (r *gatewayReconciler) apply(ctx context.Context, view *plan.GatewayView) (*finding.Finding, error) {
 	pool := workload.Pool{Gateway: view.Gateway, Site: view.Site, Replicas: view.Replicas(), Image: r.image, Pull: r.pull, Apart: view.PodsApart(), Secrets: view.Secrets}
 	if view.WaitsForTurn() != "" {

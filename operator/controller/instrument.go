@@ -43,7 +43,7 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	}
 	site := types.NamespacedName{Namespace: inst.Namespace, Name: inst.Spec.SiteRef.Name}
 	f := r.links.facts(site)
-	if finding.Unreadable(inst) != "" { // what was made for it stays as it is
+	if finding.Unreadable(inst) != "" { // objects that were made for it stay as they are
 		f.settle(kindInstrument, inst.Name, true)
 		if f.setState(inst.Name, instrumentState{flowing: plan.UnreadableFlow(inst)}) {
 			r.wakers.sites.wake(site)
@@ -99,7 +99,7 @@ func earlier(a, b time.Duration) time.Duration {
 	return a
 }
 
-// readPool reads what the addresses are made from.
+// readPool reads the objects that addresses are made from.
 func (r *instrumentReconciler) readPool(ctx context.Context, view *plan.InstrumentView) error {
 	if !view.Verdict.Stands() || view.Verdict.Gateway == "" {
 		return nil

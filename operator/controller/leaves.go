@@ -46,7 +46,7 @@ func askLeaves(ctx context.Context, js, copied jetstream.JetStream, want wanted,
 	return leaves, nil
 }
 
-// askSources adds what is said about the sources of streams.
+// askSources adds reports about the sources of streams.
 func askSources(ctx context.Context, js jetstream.JetStream, streams []bus.Stream, hub string, now func() time.Time, leaves map[string]plan.LeafReport) error {
 	for _, s := range streams {
 		if len(s.Sources) == 0 {
@@ -88,7 +88,7 @@ func leafReport(info *jetstream.StreamSourceInfo, at time.Time) plan.LeafReport 
 	return r
 }
 
-// worse joins what is said of a leaf's two streams.
+// worse joins the reports of a leaf's two streams.
 func worse(a, b plan.LeafReport) plan.LeafReport {
 	if b.SeenAt.Before(a.SeenAt) {
 		a.SeenAt = b.SeenAt

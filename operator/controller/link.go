@@ -49,8 +49,7 @@ type link struct {
 	// feedFound and consumerFound are called when something else is known of a Feed
 	// or a FeedConsumer.
 	feedFound, consumerFound func(name string)
-	// writer is what this operator calls itself in the registry; superseded is called when
-	// another one is found to write it.
+	// writer is this operator's name in the registry; superseded is called when another one is found to write it.
 	writer     string
 	superseded func(error)
 
@@ -113,7 +112,7 @@ func (l *link) keepObjectStore(ctx context.Context) {
 	}
 }
 
-// probes say when a store is written, to see that it can be.
+// probes decide when a store is written, to check that it is writable.
 type probes struct {
 	every time.Duration
 	last  time.Time
@@ -299,7 +298,7 @@ func (s *session) end() {
 	}
 }
 
-// begin reads the registry and what gateways last reported, and follows them.
+// begin reads the registry and the last reports of gateways, and follows them.
 func (l *link) begin(ctx context.Context, js jetstream.JetStream) (*session, error) {
 	looking, cancelLook := context.WithTimeout(ctx, tryTimeout)
 	defer cancelLook()

@@ -24,7 +24,7 @@ type links struct {
 	now    func() time.Time
 	begun  time.Time
 
-	// writer is what this operator calls itself in registries: another one for each process.
+	// writer is this operator's name in registries: another one for each process.
 	writer string
 	// over has the reason why this operator must end; no other channel reports it.
 	over chan error
@@ -44,7 +44,7 @@ type siteLink struct {
 	// forgotten: there is no such Site (any more), though something names it; the next of its
 	// name waits for done.
 	forgotten bool
-	// unnamed: nothing names it either, and this goes once the link is over.
+	// unnamed: nothing names it either, and this entry is removed once the link is over.
 	unnamed bool
 }
 
@@ -67,8 +67,7 @@ func (l *links) Start(ctx context.Context) (err error) {
 	return err
 }
 
-// at returns what is kept of a Site, new where there is nothing. The caller
-// holds the lock.
+// at returns the entry of a Site; a new one if there is none. The caller holds the lock.
 func (l *links) at(key types.NamespacedName) *siteLink {
 	s := l.sites[key]
 	if s == nil {
@@ -78,7 +77,7 @@ func (l *links) at(key types.NamespacedName) *siteLink {
 	return s
 }
 
-// open returns what is known of a Site that something names, whether or not it exists.
+// open returns the facts of a Site that something names, whether or not it exists.
 func (l *links) open(key types.NamespacedName) *facts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +89,7 @@ func (l *links) open(key types.NamespacedName) *facts {
 	return s.facts
 }
 
-// newFacts returns what is known of a Site at first, and who is woken when that changes.
+// newFacts returns the initial facts of a Site, whose changes wake the controllers.
 func (l *links) newFacts(key types.NamespacedName) *facts {
 	f := newFacts(l.now(), l.log.With("site", key.String()))
 	r := f.reports
@@ -111,7 +110,7 @@ func (l *links) newFacts(key types.NamespacedName) *facts {
 	return f
 }
 
-// facts are what is known of a Site; where nothing is, nothing is kept either.
+// facts returns the facts of a Site, without storing any if there are none.
 func (l *links) facts(key types.NamespacedName) *facts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +135,7 @@ func (l *links) keys() []types.NamespacedName {
 	return all
 }
 
-// forget drops what is known of a Site that is gone, and says whether anything was.
+// forget drops the facts of a Site that is gone, and returns whether there were any.
 func (l *links) forget(key types.NamespacedName) bool {
 	l.disconnect(key)
 	l.mu.Lock()
@@ -184,7 +183,7 @@ func (l *links) known() int {
 	return len(l.sites)
 }
 
-// exists notes that a Site is there, whatever it says.
+// exists notes that a Site is there, whatever its spec.
 func (l *links) exists(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,7 +197,7 @@ func (l *links) refuse(key types.NamespacedName) {
 	l.disconnect(key)
 }
 
-// connect makes sure that the Site is linked to what it wants, and to nothing else.
+// connect ensures that the Site is linked to its declared backends, and to nothing else.
 func (l *links) connect(key types.NamespacedName, want wanted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,8 +239,7 @@ func (l *links) connect(key types.NamespacedName, want wanted) {
 	s.link, s.hash, s.cancel, s.done, s.forgotten, s.unnamed = next, want.hash, cancel, done, false, false
 }
 
-// disconnect ends the Site's link, and returns what is closed when it is over. The known facts
-// of the Site stay.
+// disconnect ends the Site's link, and returns a channel that is closed when it is over. The known facts of the Site stay.
 func (l *links) disconnect(key types.NamespacedName) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -277,7 +275,7 @@ func (l *links) write(ctx context.Context, key types.NamespacedName, change entr
 	return link.write(ctx, change)
 }
 
-// narrow takes from a Site's durables what their consumers may not read as it is planned.
+// narrow removes from a Site's durables the subjects that their consumers may not read according to the plan.
 func (l *links) narrow(ctx context.Context, key types.NamespacedName) error {
 	link := l.linked(key)
 	if link == nil {

@@ -2,7 +2,7 @@
 
 package controller
 
-// Functions that name what is to be reconciled after an event of something else.
+// Functions that name the resources to reconcile after an event of another object.
 
 import (
 	"context"
@@ -23,8 +23,8 @@ func feedOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{request(o.GetNamespace(), o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name)}
 }
 
-// siteOfConsumer names the Site of a FeedConsumer's Feed; where there is no such
-// Feed, all of the namespace: one of them may hold what was made for it.
+// siteOfConsumer names the Site of a FeedConsumer's Feed; if there is no such Feed, all of the namespace: one of them may hold objects that
+// were made for it.
 func (s *setup) siteOfConsumer(ctx context.Context, o client.Object) []reconcile.Request {
 	var feed v1alpha1.Feed
 	if s.mgr.GetClient().Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name}, &feed) == nil {
@@ -51,7 +51,7 @@ func (s *setup) everyConsumerOfServer(ctx context.Context, o client.Object) []re
 	return s.everyConsumer(ctx, o)
 }
 
-// those names what a list has of the cache.
+// those names the objects that a list has in the cache.
 func (s *setup) those(ctx context.Context, list client.ObjectList, options ...client.ListOption) (all []reconcile.Request) {
 	if err := s.mgr.GetClient().List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil
@@ -81,8 +81,8 @@ func siteOf(_ context.Context, o client.Object) []reconcile.Request {
 	}
 }
 
-// sitesOfMirror names the Site of a MirrorPartner and, of one that pushes, those whose MirrorPartners push, too: a place that one of them
-// takes or gives up is another's.
+// sitesOfMirror names the Site of a MirrorPartner and, for one that pushes, the Sites whose MirrorPartners push too: a place that one of
+// them takes or gives up affects the others.
 func (s *setup) sitesOfMirror(ctx context.Context, o client.Object) []reconcile.Request {
 	mirror := o.(*v1alpha1.MirrorPartner)
 	sites := map[string]bool{mirror.Spec.SiteRef.Name: true}
@@ -122,8 +122,8 @@ func (l *links) receivedByPoolOf(_ context.Context, o client.Object) []reconcile
 	return all
 }
 
-// sitesOfCode names a Site, which may be deleted, and those that claim its code: a code that it gives up becomes another
-// Site's. Its other fields do not matter to other Sites.
+// sitesOfCode names a Site, which may be deleted, and those that claim its code: a code that it gives up becomes another Site's. Its other
+// fields do not matter to other Sites.
 func (s *setup) sitesOfCode(ctx context.Context, o client.Object) []reconcile.Request {
 	all := []reconcile.Request{request(o.GetNamespace(), o.GetName())}
 	var sites v1alpha1.SiteList
@@ -136,7 +136,7 @@ func (s *setup) sitesOfCode(ctx context.Context, o client.Object) []reconcile.Re
 	return all
 }
 
-// everyGateway names all pools: node ports that one gives up are another's.
+// everyGateway names all pools: node ports that one gives up become available to another.
 func (s *setup) everyGateway(ctx context.Context, _ client.Object) []reconcile.Request {
 	return s.those(ctx, &v1alpha1.IngestGatewayList{})
 }

@@ -37,7 +37,7 @@ func (f *facts) judgeMirrors(in entries.Input) []string {
 	return names
 }
 
-// readMirror fills in what is known of a MirrorPartner; false where this generation was not judged yet.
+// readMirror fills in the known facts about a MirrorPartner; false if this generation was not judged yet.
 func (f *facts) readMirror(view *plan.MirrorView) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +63,7 @@ func (f *facts) setMirror(name string, status v1alpha1.MirrorPartnerStatus) {
 	f.mirrored[name] = status
 }
 
-// mirrorStatuses are those that were planned last. They must not be changed.
+// mirrorStatuses are the statuses that were planned last. They must not be changed.
 func (f *facts) mirrorStatuses() map[string]v1alpha1.MirrorPartnerStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +77,7 @@ func (f *facts) mirrorNames() []string {
 	return sortedKeys(f.mirrors)
 }
 
-// takeMirror stores what a run reports; false for what is no report of one.
+// takeMirror stores a run's report; false if it is not one.
 func (r *reports) takeMirror(key string, value []byte, seen time.Time) bool {
 	partner, run, ok := wire.ParseMirrorStatusKey(key)
 	if !ok {
@@ -126,8 +126,8 @@ func (r *reports) ofMirror(partner string) (all []plan.MirrorReport) {
 	return all
 }
 
-// staleMirrors are the keys of reports that say nothing any more: of runs before the last ones, and of MirrorPartners that are gone. The
-// caller holds the lock.
+// staleMirrors are the keys of outdated reports: of runs before the last ones, and of MirrorPartners that are gone. The caller holds the
+// lock.
 func (r *reports) staleMirrors(mirrors []string, now time.Time) (keys []string) {
 	for partner, runs := range r.mirrors {
 		var reports []plan.MirrorReport

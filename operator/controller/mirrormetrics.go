@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// mirrorMetrics are what statuses of MirrorPartners have, as it was planned last: statuses that are written are older.
+// mirrorMetrics come from the statuses of MirrorPartners that were planned last: statuses that are written are older.
 type mirrorMetrics struct {
 	reachable, synced, owedObjects, owedBytes, oldestOwed, verifiedTo, lastSuccess, nextRun, rate, purges *prometheus.Desc
 }

@@ -44,7 +44,7 @@ func (r *mirrorReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return ctrl.Result{}, err
 	}
 	user := secretOfUser{workload.JetStreamSecret(workload.MirrorName(mirror.Name)), bus.MirrorUserName(mirror.Namespace, mirror.Name)}
-	if finding.Unreadable(mirror) != "" { // what was made for it stays as it is
+	if finding.Unreadable(mirror) != "" { // objects that were made for it stay as they are
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, mirror, r.links.now(), user)
 	}
 	newest(r.statuses, name, mirror, &mirror.Status)
@@ -82,8 +82,8 @@ func (r *mirrorReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// read reads everything but what the MirrorPartner's own objects became. It is not judged where the registry's controller has not come
-// to this generation.
+// read reads everything except the state of the MirrorPartner's own objects. It is not judged if the registry's controller has not reached
+// this generation.
 func (r *mirrorReconciler) read(ctx context.Context, mirror *v1alpha1.MirrorPartner) (view plan.MirrorView, judged bool, err error) {
 	key := types.NamespacedName{Namespace: mirror.Namespace, Name: mirror.Spec.SiteRef.Name}
 	view = plan.MirrorView{Now: r.links.now(), Mirror: mirror}
@@ -99,7 +99,7 @@ func (r *mirrorReconciler) read(ctx context.Context, mirror *v1alpha1.MirrorPart
 	return view, judged, err
 }
 
-// bring makes the MirrorPartner's objects what they should be. Without its Site there are none. While it is not accepted they stay as
+// bring brings the MirrorPartner's objects into their planned state. Without its Site there are none. While it is not accepted they stay as
 // they are.
 func (r *mirrorReconciler) bring(ctx context.Context, view *plan.MirrorView) error {
 	mirror := view.Mirror
@@ -123,7 +123,7 @@ func (r *mirrorReconciler) bring(ctx context.Context, view *plan.MirrorView) err
 	return err
 }
 
-// halt stops what begins runs of a suspended MirrorPartner, before anything is judged.
+// halt stops the objects that start runs of a suspended MirrorPartner, before anything is judged.
 func (r *mirrorReconciler) halt(ctx context.Context, mirror *v1alpha1.MirrorPartner) error {
 	for _, o := range workload.MirrorHalts(mirror) {
 		if err := r.amend(ctx, mirror, o); err != nil {
@@ -133,7 +133,7 @@ func (r *mirrorReconciler) halt(ctx context.Context, mirror *v1alpha1.MirrorPart
 	return nil
 }
 
-// found reads what became of the MirrorPartner's objects, and of the Jobs of its runs.
+// found reads the state of the MirrorPartner's objects, and of the Jobs of its runs.
 func (r *mirrorReconciler) found(ctx context.Context, view *plan.MirrorView) error {
 	mirror := view.Mirror
 	program := &siteProgram{SiteProgram: workload.MirrorOf(view.Site, mirror), owner: mirror, view: &view.SiteProgramView}

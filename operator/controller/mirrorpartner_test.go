@@ -235,7 +235,7 @@ func TestMirrorPartnerContinuous(t *testing.T) {
 	if d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
 		t.Errorf("strategy %s", d.Spec.Strategy.Type)
 	}
-	w.applyLabeled("camera", 30100, "fields") // an Instrument that comes to match is mirrored at once
+	w.applyLabeled("camera", 30100, "fields") // an Instrument that begins to match is mirrored at once
 	w.awaitMirrorEntry("nmdc", func(e wire.MirrorEntry) bool { return len(e.Selection.Instruments) == 3 })
 	w.pullsIntoCamera()
 

@@ -94,8 +94,8 @@ func (b *busKeeper) durablesOf(ctx context.Context, stream string) (jetstream.St
 	return s, all, names.Err()
 }
 
-// atOnce does something for each, maxWrites at a time and each with a deadline of its own. It
-// returns when none is under way any more, with the first error.
+// atOnce calls do for each, maxWrites at a time and each with a deadline of its own. It returns when no call is running any more, with the
+// first error.
 func atOnce[T any](ctx context.Context, all []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxWrites)
@@ -112,7 +112,7 @@ func atOnce[T any](ctx context.Context, all []T, do func(context.Context, T) err
 	return group.Wait()
 }
 
-// narrowOne takes from a durable what the plan does not give it.
+// narrowOne removes from a durable the subjects that the plan does not give it.
 func (b *busKeeper) narrowOne(ctx context.Context, s jetstream.Stream, name string, p *bus.Plan) error {
 	consumer, _ := wire.ParseConsumerDurable(name)
 	d, planned := p.Durable(s.CachedInfo().Config.Name, name)
@@ -144,8 +144,7 @@ func (b *busKeeper) narrowOne(ctx context.Context, s jetstream.Stream, name stri
 	return nil
 }
 
-// withholdInstead has a durable that cannot be narrowed give nothing: it waits for the next plan,
-// and what is closed does not wait for it.
+// withholdInstead has a durable that cannot be narrowed deliver nothing: it waits for the next plan, and closed data does not wait for it.
 func (b *busKeeper) withholdInstead(ctx context.Context, s jetstream.Stream, name string, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout) // the context of the change may have ended
 	defer cancel()
@@ -155,7 +154,7 @@ func (b *busKeeper) withholdInstead(ctx context.Context, s jetstream.Stream, nam
 	return nil
 }
 
-// errOutdated: the registry is not the one that the plan in force goes with.
+// errOutdated: the registry does not match the plan in force.
 var errOutdated = errors.New("another operator has written the registry since; reading it first")
 
 // changing creates or changes a durable as the plan in force says now, which may be a newer plan than the one being processed. It does

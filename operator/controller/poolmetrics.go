@@ -26,8 +26,8 @@ var (
 		"Bytes of objects that wait in the spools of the pods of an IngestGateway; absent while a ready pod does not report.", poolLabels, nil)
 )
 
-// poolMetrics sum up what the pods of a pool report. Something may scale on them (docs/how-to/hpa.md): a sum that lacks a pod would
-// ask for too few, so there is none then.
+// poolMetrics sum up the reports of a pool's pods. An autoscaler may use them (docs/how-to/hpa.md): a sum that lacks a pod would ask for
+// too few, so there is none then.
 type poolMetrics struct {
 	client client.Client // the cache
 	links  *links

@@ -23,11 +23,11 @@ type positions struct {
 	// made is when the bucket that was read was created: a recreated one holds nothing.
 	made time.Time
 	kept map[string]bus.KeptPosition
-	// newer are those that this version of the operator cannot read, and why.
+	// newer are the positions that this version of the operator cannot read, and why.
 	newer map[string]error
 }
 
-// readPositions reads what is kept, once for each bucket. Only the operator writes it.
+// readPositions reads the stored positions, once for each bucket. Only the operator writes them.
 func (b *busKeeper) readPositions(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -67,8 +67,8 @@ func (b *busKeeper) readPositions(ctx context.Context) error {
 	return err
 }
 
-// keptPosition is what is kept of the FeedConsumer of a durable. While it cannot be read no
-// durable is made: it would begin with the oldest message.
+// keptPosition returns the stored position of the FeedConsumer of a durable. While it cannot be read no durable is created: it would begin
+// with the oldest message.
 func (b *busKeeper) keptPosition(d bus.Durable) (wire.PositionCursor, error) {
 	is := &b.looked.positions
 	if is.kept == nil {
@@ -78,7 +78,7 @@ func (b *busKeeper) keptPosition(d bus.Durable) (wire.PositionCursor, error) {
 	return is.kept[consumer].PositionCursor, is.newer[consumer]
 }
 
-// keepPositions writes what moved.
+// keepPositions writes the positions that changed.
 func (b *busKeeper) keepPositions(ctx context.Context, p bus.Plan) error {
 	is := &b.looked.positions
 	if is.kept == nil {

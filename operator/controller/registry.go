@@ -27,9 +27,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// registryReconciler is the one writer of each Site's registry. It is named by a Site, which
-// need not exist: its Instruments must be judged all the same. Changes that come while it
-// writes become the next revision, all at once.
+// registryReconciler is the one writer of each Site's registry. A Site is its key, and need not exist: its Instruments must be judged all
+// the same. Changes that come while it writes become the next revision, all at once.
 type registryReconciler struct {
 	client  client.Client
 	links   *links
@@ -46,8 +45,7 @@ type registryReconciler struct {
 	judged map[types.NamespacedName]*judgedSite
 }
 
-// Reconcile judges what events were about, and writes what changed at once; it waits for
-// no status and no gateway.
+// Reconcile judges the objects that events were about, and writes what changed at once; it waits for no status and no gateway.
 func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	what := r.touched.take(req.NamespacedName)
 	if err := r.judge(ctx, req.NamespacedName, what); err != nil {
@@ -83,7 +81,7 @@ func (r *registryReconciler) judge(ctx context.Context, site types.NamespacedNam
 	return err
 }
 
-// audit judges all of a Site though there was no event, and counts what it finds different from before.
+// audit judges all of a Site though there was no event, and counts the differences from before.
 func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedName, before *judgedSite) error {
 	f := r.links.facts(site)
 	was := f.judgements()
@@ -117,8 +115,8 @@ func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedNam
 	return nil
 }
 
-// eventFollows waits for an event that explains what an audit found, of one of the named ones or of all: the cache
-// has an object before the handlers of its event have run, on a busy machine seconds before.
+// eventFollows waits for an event that explains an audit's differences, of one of the named Instruments or of all: the cache has an object
+// before the handlers of its event have run, on a busy machine seconds before.
 func (r *registryReconciler) eventFollows(ctx context.Context, site types.NamespacedName, names []string) bool {
 	for end := time.Now().Add(min(eventWait, r.auditEvery)); time.Now().Before(end); {
 		if r.touched.explains(site, names) || !retry.Sleep(ctx, eventPoll) {
@@ -190,7 +188,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	in.MirrorsAre = accept.Mirrors(view.Site, accepted, in.Mirrors, others, instruments, listed)
 
 	if view.Site != nil && accepted.OK() {
-		if bus.Up { // else it is not known who might read what has left the registry
+		if bus.Up { // else it is not known who could read the Instruments that left the registry
 			f.wantBus(busOf(in, of, may, view.Now))
 		}
 		change, err = r.write(ctx, site, view, in)
@@ -203,7 +201,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	return change, err
 }
 
-// busOf is what JetStream should hold of a Site's Feeds and FeedConsumers.
+// busOf is the plan for the streams and durables of a Site's Feeds and FeedConsumers.
 func busOf(in entries.Input, of siteFeeds, may *accept.SiteAccess, now time.Time) bus.Plan {
 	durables := bus.ConsumerDurables(in.Consumers, in.Secrets)
 	p := bus.MakePlan(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables)
@@ -213,7 +211,7 @@ func busOf(in entries.Input, of siteFeeds, may *accept.SiteAccess, now time.Time
 	return p
 }
 
-// remember keeps what later verdicts depend on; nil: all of the Site must be judged.
+// remember keeps the state that later verdicts depend on; nil: all of the Site must be judged.
 func (r *registryReconciler) remember(site types.NamespacedName, is *judgedSite) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -261,7 +259,7 @@ func wakeAllOf(w *waker, namespace string, lists ...[]string) {
 	}
 }
 
-// errHeld: something is closed that durables still give.
+// errHeld: durables still deliver data that is being closed.
 var errHeld = errors.New("closing waits until no durable delivers the data")
 
 // write brings the registry up to date if JetStream is connected. If it is not, its return
@@ -295,8 +293,8 @@ func (r *registryReconciler) newest(site types.NamespacedName, view plan.SiteVie
 	return max(view.Site.Status.RegistryRevision, f.newestRevision(), f.reports.newestRevision())
 }
 
-// bring writes a change, and returns what was written of it: nothing while JetStream is away. An operator that leads writes
-// the marker even where nothing changes: from then on the one that led before it can write nothing.
+// bring writes a change, and returns the part that was written: nothing while JetStream is away. An operator that leads writes the marker
+// even if nothing changes: from then on the previous leader can write nothing.
 func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedName, change entries.Change) (entries.Change, error) {
 	if change.Complete == nil {
 		_, _, _, stands := r.links.facts(site).snapshot()

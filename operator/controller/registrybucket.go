@@ -20,14 +20,13 @@ import (
 )
 
 const (
-	// opTimeout bounds each write of the registry by itself: however many there are, each
-	// gets as long.
+	// opTimeout bounds each single write of the registry: however many there are, each has as long.
 	opTimeout = tryTimeout
 	// maxWrites is how many writes wait for their answers at once.
 	maxWrites = 64
 )
 
-// errSuperseded: what this operator wrote last is followed by what another wrote.
+// errSuperseded: another operator's message follows the last one of this operator.
 var errSuperseded = errors.New("another operator writes the registry now: this one no longer leads, and ends")
 
 // readRegistry reads the whole registry, and after which message the next write comes. An operator that has written the registry and finds
@@ -120,7 +119,7 @@ func readComplete(ctx context.Context, kv jetstream.KeyValue) (*wire.RegistryCom
 	return decodeComplete(value.Value())
 }
 
-// decodeComplete: a marker that can't be read is none.
+// decodeComplete: a marker that can't be read counts as none.
 func decodeComplete(data []byte) (*wire.RegistryComplete, error) {
 	complete, err := wire.Decode[wire.RegistryComplete](data)
 	if errors.Is(err, wire.ErrMalformed) {
@@ -208,7 +207,7 @@ func batchSize(messages []*nats.Msg) int {
 	return n
 }
 
-// putBatch writes messages after the one with sequence last, or after what runs of mirrors and the archivist wrote meanwhile: keys
+// putBatch writes messages after the one with sequence last, or after messages that runs of mirrors and the archivist wrote meanwhile: keys
 // of their own, which the operator neither reads nor writes.
 func putBatch(ctx context.Context, js jetstream.JetStream, bucket string, last uint64, batch []*nats.Msg) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)

@@ -35,9 +35,8 @@ func judgedInstrumentOf(inst *v1alpha1.Instrument, gateways []v1alpha1.IngestGat
 	}
 }
 
-// judgeSome judges the named Instruments, and those whose verdicts depend on theirs. It
-// returns false where more depends on them: Feeds and FeedConsumers, which follow labels that
-// a Feed selects by, access and what is in the registry.
+// judgeSome judges the named Instruments, and those whose verdicts depend on theirs. It returns false if more depends on them: Feeds and
+// FeedConsumers, which follow labels that a Feed selects by, access and the content of the registry.
 func (r *registryReconciler) judgeSome(ctx context.Context, site types.NamespacedName, was *judgedSite, names map[string]bool) (done bool, err error) {
 	view, err := siteView(ctx, r.client, r.links, site)
 	if err != nil || view.Site == nil || finding.Unreadable(view.Site) != "" {

@@ -16,7 +16,7 @@ type replicated struct {
 	told  map[string]bool
 }
 
-// move notes that an Instrument no longer asks it of one pool, and asks it of another; "" is none.
+// move notes that an Instrument asks another pool than before to keep its pods apart; "" is no pool.
 func (r *replicated) move(instrument, from, to string) {
 	delete(r.names[from], instrument)
 	if to == "" {
@@ -36,8 +36,7 @@ func (f *facts) replicatedOn(pool string) (names []string, judged bool) {
 	return slices.Sorted(maps.Keys(f.replicated.names[pool])), f.judged
 }
 
-// apartOtherwise returns the pools for which it is new whether they have such Instruments;
-// at first all.
+// apartOtherwise returns the pools that gained their first such Instrument or lost the last one; at first all.
 func (f *facts) apartOtherwise(pools []v1alpha1.IngestGateway) (changed []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

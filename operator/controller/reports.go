@@ -18,7 +18,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// reports hold what the gateways of one Site last reported.
+// reports hold the last reports of one Site's gateways.
 type reports struct {
 	// gatewayChanged is called when a pod began, changed or ceased to report
 	// something that conditions depend on; pool is its IngestGateway, and
@@ -273,7 +273,7 @@ func (r *reports) takeClock(instrument string, value []byte) {
 	r.senderChanged(instrument) // the archivist reports once a minute at most
 }
 
-// takeContent stores what the archivist says of objects that are not of their declared media type.
+// takeContent stores the archivist's report about objects that are not of their declared media type.
 func (r *reports) takeContent(instrument string, value []byte) {
 	status, err := wire.Decode[wire.ContentStatus](value)
 	if err != nil {
@@ -324,7 +324,7 @@ func (r *reports) takeLedger(value []byte) {
 	}
 }
 
-// takeExpiry stores what keeps data from expiring.
+// takeExpiry stores the archivist's report about what keeps data from expiring.
 func (r *reports) takeExpiry(value []byte) {
 	status, err := wire.Decode[wire.ExpiryStatus](value)
 	if err != nil {
@@ -334,10 +334,10 @@ func (r *reports) takeExpiry(value []byte) {
 	r.mu.Lock()
 	r.expiry = &status
 	r.mu.Unlock()
-	r.ledgerChanged() // the archivist reports what changed
+	r.ledgerChanged() // the archivist reports only changes
 }
 
-// takePuller stores what a reader that pulls said of its last run.
+// takePuller stores a report of a reader that pulls about its last run.
 func (r *reports) takePuller(reader string, value []byte) {
 	status, err := wire.Decode[wire.PullerStatus](value)
 	if err != nil {
@@ -357,7 +357,7 @@ func (r *reports) forget(key string) {
 	r.forgetPuller(key)
 }
 
-// forgetPuller: what a reader that pulls said is gone.
+// forgetPuller removes the report of a reader that pulls.
 func (r *reports) forgetPuller(key string) {
 	if reader, ok := wire.ParsePullerStatusKey(key); ok {
 		r.mu.Lock()
@@ -367,7 +367,7 @@ func (r *reports) forgetPuller(key string) {
 	}
 }
 
-// ofPullers returns what readers that pull said of their last runs.
+// ofPullers returns the reports of readers that pull about their last runs.
 func (r *reports) ofPullers() map[string]wire.PullerStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,8 +22,9 @@ const (
 	answerTimeout = 5 * time.Second
 )
 
-// resume has JetStream ask the leaves of these streams at once, which are unheard, if they answer. By itself it waits 30 seconds for the answer to what it asked
-// while the link was down, whatever comes back meanwhile, and then, the more answers did not come, up to two minutes longer.
+// resume has JetStream ask the leaves of these unheard streams at once, if they answer. By itself it waits 30 seconds for the answer to a
+// request that it sent while the link was down, whatever comes back meanwhile, and then up to two minutes longer, the more answers did not
+// come.
 func (c *copies) resume(ctx context.Context, unheard []bus.Stream) error {
 	try, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()

@@ -56,11 +56,11 @@ type scaler struct {
 	loop  *autoscale.Loop
 	cfg   autoscale.Config
 	asked autoscale.Asked
-	// unknown is what was last said of why the load is not known.
+	// unknown is the last reported reason why the load is not known.
 	unknown string
 	// failed: the last try to ask did not succeed.
 	failed bool
-	// scale is what was last planned.
+	// scale is the last plan.
 	scale *autoscale.Scale
 }
 
@@ -251,7 +251,7 @@ func (s *scalers) loopOf(kind string, pool types.NamespacedName) *plan.Loop {
 	return &plan.Loop{Asked: autoscale.Count{Replicas: of.asked.Replicas, Why: of.asked.Why()}, Unknown: of.unknown}
 }
 
-// note keeps for metrics what was planned.
+// note keeps a plan for metrics.
 func (s *scalers) note(kind string, pool types.NamespacedName, scale autoscale.Scale) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

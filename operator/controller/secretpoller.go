@@ -115,7 +115,7 @@ func (p *secretPoller) run(ctx context.Context, round secretRound) {
 
 // poll looks once at each Secret of a round that was read, and forgets those that are no longer used.
 func (p *secretPoller) poll(ctx context.Context, round secretRound) error {
-	known := p.secrets.known() // before the users: what is read meanwhile has users that are not listed yet
+	known := p.secrets.known() // before the users: Secrets that are read meanwhile have users that are not listed yet
 	users, err := p.users(ctx)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func (p *secretPoller) poll(ctx context.Context, round secretRound) error {
 	return failed.first()
 }
 
-// look compares a Secret with what was read of it, and wakes those who use it.
+// look compares a Secret with the version that was read, and wakes those who use it.
 func (p *secretPoller) look(ctx context.Context, round secretRound, key types.NamespacedName, use *secretUsers) error {
 	is, err := round.version(ctx, key)
 	if err != nil || !p.secrets.differs(key, is) {
@@ -219,7 +219,7 @@ func secretMetadata() *metav1.PartialObjectMetadata {
 	return secret
 }
 
-// failures count what failed, and keep the first: a thousand say no more than one.
+// failures count failures, and keep the first: a thousand say no more than one.
 type failures struct {
 	mu    sync.Mutex
 	one   error

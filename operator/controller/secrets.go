@@ -19,8 +19,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// secretReader reads Secrets from the API server, by name. It uses what it read until the
-// secretPoller finds that the Secret has changed.
+// secretReader reads Secrets from the API server, by name. It reuses a Secret that it read until the secretPoller finds that the Secret has
+// changed.
 type secretReader struct {
 	reader client.Reader
 
@@ -32,7 +32,7 @@ func newSecretReader(reader client.Reader) *secretReader {
 	return &secretReader{reader: reader, seen: map[types.NamespacedName]*corev1.Secret{}}
 }
 
-// read returns those of the needed Secrets that exist.
+// read returns the needed Secrets that exist.
 func (r *secretReader) read(ctx context.Context, namespace string, needs []workload.SecretNeed) (workload.Secrets, error) {
 	found := workload.Secrets{}
 	for _, need := range needs {
@@ -69,20 +69,20 @@ func (r *secretReader) get(ctx context.Context, key types.NamespacedName) (*core
 	return secret, nil
 }
 
-// gone says whether the API server has answered that an object does not exist. It
-// believes no 404 of something else on the way: what is gone revokes.
+// gone returns whether the API server has answered that an object does not exist. It does not trust a 404 from elsewhere on the way: a
+// Secret that is gone revokes.
 func gone(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// known returns the names of what was read and is believed.
+// known returns the names of the Secrets that were read and are trusted.
 func (r *secretReader) known() []types.NamespacedName {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.seen))
 }
 
-// differs says whether a Secret seems to be no longer what was read.
+// differs returns whether a Secret seems to have changed since it was read.
 func (r *secretReader) differs(key types.NamespacedName, is secretVersion) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +90,7 @@ func (r *secretReader) differs(key types.NamespacedName, is secretVersion) bool 
 	return known && versionOf(was) != is
 }
 
-// compare forgets a Secret that is no longer what was read, and says whether it did.
+// compare forgets a Secret that has changed since it was read, and returns whether it did.
 func (r *secretReader) compare(key types.NamespacedName, is secretVersion) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

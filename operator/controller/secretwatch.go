@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// watchEvery is how often what the watch has brought is compared with what was read.
+	// watchEvery is how often the versions from the watch are compared with those that were read.
 	watchEvery = time.Second
 	// watchPatience is how long a watch may take to begin before a warning is logged.
 	watchPatience = 30 * time.Second
@@ -29,19 +29,16 @@ const (
 	watchDoubt = time.Minute
 )
 
-// secretWatch follows the metadata of all Secrets in the operator's namespaces, where an
-// administrator has allowed it to list and watch Secrets. It asks for metadata, and keeps
-// names and versions alone, so that no Secret's contents are in the operator's memory by it;
-// the right is that to read them all the same, which is why it is opt-in. It does not choose
-// by the label of Secrets with tokens: RBAC knows no labels, so that asking for less would
-// need no smaller right, and FeedConsumers' Secrets bear another one.
+// secretWatch follows the metadata of all Secrets in the operator's namespaces, if an administrator has allowed it to list and watch
+// Secrets. It requests metadata, and keeps names and versions alone, so that it brings no Secret's contents into the operator's memory; the
+// right still allows reading them, which is why it is opt-in. It does not select by the label of Secrets with tokens: RBAC knows no labels,
+// so that asking for less would need no smaller right, and FeedConsumers' Secrets have another one.
 //
-// It has a cache of its own. The manager's starts nothing until all that it follows is known,
-// and without the right the Secrets never are.
+// It has a cache of its own. The manager's starts nothing until all that it follows is known, and without the right the Secrets never are.
 type secretWatch struct {
 	cache cache.Cache
 	log   *slog.Logger
-	// synced: what the API server had when the watch began is known.
+	// synced: the state at the beginning of the watch is known.
 	synced atomic.Bool
 	// failed is when the watch last failed, in nanoseconds since 1970.
 	failed atomic.Int64
@@ -78,8 +75,8 @@ func (w *secretWatch) hears() bool {
 	return w.synced.Load() && time.Since(time.Unix(0, w.failed.Load())) > watchDoubt
 }
 
-// start begins to watch, and returns true once all Secrets are known. Until then they are
-// asked for as if there were no watch, and so for ever where the operator lacks the right.
+// start begins to watch, and returns true once all Secrets are known. Until then they are requested as if there were no watch, and
+// permanently so if the operator lacks the right.
 func (w *secretWatch) start(ctx context.Context) bool {
 	go func() {
 		if err := w.cache.Start(ctx); err != nil {

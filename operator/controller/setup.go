@@ -57,20 +57,18 @@ const instanceField = "metadata.labels." + workload.LabelInstance
 
 // Config of the controllers.
 type Config struct {
-	// Images are what pods run, and Pull is how nodes get them.
+	// Images are the images of pods, and Pull is how nodes get them.
 	Images Images
 	Pull   workload.Pulling
 	Log    *slog.Logger
-	// StatusRate bounds the writes of statuses per second, FiguresRate those of them that
-	// only bring figures up to date, and Workers is how many resources of a kind are looked
-	// at at once. 0: the default.
+	// StatusRate bounds the writes of statuses per second, FiguresRate those of them that only update figures, and Workers is how many
+	// resources of a kind are reconciled at once. 0: the default.
 	StatusRate, FiguresRate float64
 	Workers                 int
 	// AuditEvery is how often all of a Site is judged again without an event; 0: the default.
 	AuditEvery time.Duration
-	// SecretRate bounds how many Secrets a second, beside those of Sites and pools, are asked
-	// for whether they have changed; 0: the default. WatchSecrets has the operator watch
-	// the metadata of Secrets in Namespaces (none means all) instead, where it may.
+	// SecretRate bounds how many Secrets a second, beside those of Sites and pools, are checked for changes; 0: the default. WatchSecrets
+	// has the operator watch the metadata of Secrets in Namespaces (none means all) instead, if it may.
 	SecretRate   float64
 	WatchSecrets bool
 	Namespaces   []string
@@ -80,7 +78,7 @@ type Config struct {
 	// DeletionLimit is how long a Feed with deletionPolicy Delete, or its Site, waits for
 	// streams to go when it is deleted; 0: plan.DeletionLimit.
 	DeletionLimit time.Duration
-	// Autoscale is how the operator's own loop behaves where a pool does not say; zero: autoscale.Defaults.
+	// Autoscale configures the operator's own loop for pools that do not; zero: autoscale.Defaults.
 	Autoscale autoscale.Config
 	// Metrics gets the operator's own; nil for none.
 	Metrics prometheus.Registerer
@@ -98,11 +96,11 @@ type Config struct {
 	Unchecked bool
 }
 
-// Images are those of the programs whose pods the operator makes.
+// Images are the images of the programs whose pods the operator makes.
 type Images struct{ Gateway, FeedServer, Archivist, Mirror string }
 
-// CacheObjects restricts what the manager's cache holds to what is ours. With standalone it holds Sites, pools and FeedServers
-// as they are without a cluster; nil for a cluster.
+// CacheObjects restricts the manager's cache to the operator's objects. With standalone it holds Sites, pools and FeedServers as they are
+// without a cluster; nil for a cluster.
 func CacheObjects(standalone *plan.Standalone) map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{workload.LabelManagedBy: workload.FieldOwner})}
 	objects := map[client.Object]cache.ByObject{
@@ -399,7 +397,7 @@ var floorChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return !equality.Semantic.DeepEqual(plan.SurgeFloors(was), plan.SurgeFloors(is))
 }}
 
-// readinessChanges: what a FeedServer's Ready says is another, or of another generation.
+// readinessChanges: a FeedServer's Ready condition changed, or is of another generation.
 var readinessChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	was, is := e.ObjectOld.(*v1alpha1.FeedServer), e.ObjectNew.(*v1alpha1.FeedServer)
 	return was.Status.ObservedGeneration != is.Status.ObservedGeneration ||

@@ -33,7 +33,7 @@ type siteReconciler struct {
 	deletionLimit time.Duration
 	// cluster is Config.ClusterID, or the uid of the namespace kube-system.
 	cluster string
-	// image is what its archivist runs, pulled with the Secrets of pull.
+	// image is the archivist's image, pulled with the Secrets of pull.
 	image string
 	pull  workload.Pulling
 	// upstream is the link to a hub, of a Site without a cluster.
@@ -46,8 +46,7 @@ type siteReconciler struct {
 	weathers *weathers
 }
 
-// Reconcile asks the Site's link for what the Site wants, and plans its status
-// from what the link found so far.
+// Reconcile has the Site's link connect as the Site declares, and plans its status from what the link found so far.
 func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	name := resource{kindSite, req.NamespacedName}
 	view, err := siteView(ctx, r.client, r.links, req.NamespacedName)
@@ -71,7 +70,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err := r.finalizers.keep(ctx, kindSite, view.Site, view.Deletion); err != nil || view.Site.DeletionTimestamp != nil && !view.Deletion.Finalizer {
 		return ctrl.Result{}, err // in the latter case it is gone by now
 	}
-	if finding.Unreadable(view.Site) != "" { // what was made for it stays as it is
+	if finding.Unreadable(view.Site) != "" { // objects that were made for it stay as they are
 		r.links.exists(req.NamespacedName)
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, view.Now,
 			secretOfUser{workload.JetStreamSecret(workload.ArchivistName(view.Site)), bus.ArchivistUserName(view.Site)})

@@ -20,21 +20,20 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// siteProgram is a program that runs for a Site, as the planner has it, and what was found of it.
+// siteProgram is a program that runs for a Site, as the planner has it, and the findings about it.
 type siteProgram struct {
 	workload.SiteProgram
 	// owner of its objects, and the Site that names the account's key.
 	owner client.Object
 	site  *v1alpha1.Site
 	user  bus.JetStreamUser
-	// objects plans what is applied; notOurs says that one is another owner's.
+	// objects plans the objects to apply; notOurs is the finding for one that has another owner.
 	objects func(workload.SiteProgram) []workload.Object
 	notOurs func(kind, name string) finding.Finding
 	view    *plan.SiteProgramView
 }
 
-// applyArchivist makes the objects of a Site's archivist what they should be, and reads what
-// became of them.
+// applyArchivist brings the objects of a Site's archivist into their planned state, and reads their state.
 func (r *siteReconciler) applyArchivist(ctx context.Context, view *plan.SiteView) error {
 	p := &siteProgram{
 		SiteProgram: workload.ArchivistOf(view.Site), owner: view.Site, site: view.Site, user: bus.ArchivistUser(view.Site), view: &view.Archivist,
@@ -63,7 +62,7 @@ func (r *siteReconciler) archivistBegins(ctx context.Context, view *plan.SiteVie
 	return d != nil && metav1.IsControlledBy(d, view.Site), err
 }
 
-// acceptedAlone says whether a Site is accepted whatever its backends say.
+// acceptedAlone returns whether a Site is accepted, ignoring its backends.
 func acceptedAlone(view plan.SiteView) bool {
 	view.Backends = plan.Backends{}
 	return plan.SiteAccepted(view).OK()
@@ -109,7 +108,7 @@ func (r *applier) applyProgram(ctx context.Context, secrets *secretReader, p *si
 	return nil, nil
 }
 
-// applyProgramUser keeps its credentials in a Secret, as those of a pool are.
+// applyProgramUser keeps its credentials in a Secret, like those of a pool.
 func (r *applier) applyProgramUser(ctx context.Context, secrets *secretReader, p *siteProgram, now time.Time) (*finding.Finding, error) {
 	at := types.NamespacedName{Namespace: p.owner.GetNamespace(), Name: workload.JetStreamSecret(p.Name())}
 	have, err := secrets.read(ctx, at.Namespace, []workload.SecretNeed{{Name: at.Name}})

@@ -35,8 +35,8 @@ const (
 	nodesPatience = time.Minute
 )
 
-// spaces say what space the cluster has for the pods of pools: ResourceQuotas and claims from the manager's cache, and where an
-// administrator has allowed it (--read-nodes) the nodes, with what runs on them, and volumes.
+// spaces know what space the cluster has for the pods of pools: ResourceQuotas and claims from the manager's cache, and if an administrator
+// has allowed it (--read-nodes) the nodes, with the pods on them, and volumes.
 //
 // Nodes have a cache of their own: the manager's starts nothing until all that it follows is known, and without the right nodes never are.
 type spaces struct {
@@ -126,7 +126,7 @@ func (s *spaces) Start(ctx context.Context) error {
 	}
 }
 
-// follow returns once all nodes, and what runs on them, are known; false: they will not be, as ctx ended or a watch cannot be made.
+// follow returns true once all nodes, and the pods on them, are known; false: they will not be, as ctx ended or a watch cannot be made.
 func (s *spaces) follow(ctx context.Context) bool {
 	var synced []toolscache.InformerSynced
 	for _, kind := range followed() {
@@ -152,7 +152,7 @@ func (s *spaces) noted() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) { note() }, UpdateFunc: func(any, any) { note() }, DeleteFunc: func(any) { note() }}
 }
 
-// wakeAll has all pools look at what space there is.
+// wakeAll has all pools check the available space.
 func (s *spaces) wakeAll(ctx context.Context) {
 	var gateways v1alpha1.IngestGatewayList
 	var servers v1alpha1.FeedServerList
@@ -172,7 +172,7 @@ func (s *spaces) wakeAll(ctx context.Context) {
 	}
 }
 
-// ceiling returns how many pods of a pool the cluster can give; nil of none.
+// ceiling returns how many pods of a pool the cluster can give; nil for a nil pool.
 func (s *spaces) ceiling(ctx context.Context, pool *ceiling.Pool) (*autoscale.Count, error) {
 	if pool == nil {
 		return nil, nil
@@ -211,7 +211,7 @@ func (s *spaces) of(ctx context.Context, namespace string) (*ceiling.Space, erro
 	return space, nil
 }
 
-// known returns what was last summed up of the nodes.
+// known returns the last sum of the nodes.
 func (s *spaces) known(ctx context.Context) *ceiling.Nodes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +221,7 @@ func (s *spaces) known(ctx context.Context) *ceiling.Nodes {
 	return s.nodes
 }
 
-// sum sums up what runs on the nodes; the lock is held.
+// sum sums up the pods on the nodes; the lock is held.
 func (s *spaces) sum(ctx context.Context) {
 	var nodes corev1.NodeList
 	var pods corev1.PodList

@@ -16,7 +16,7 @@ const (
 	nodesGrace = 30 * time.Second
 )
 
-// nodeDoubt says whether what was read of nodes can still be relied on.
+// nodeDoubt decides whether the known nodes can still be relied on.
 type nodeDoubt struct {
 	mu sync.Mutex
 	// first and last are when the watch failed, without a pause between them in which it worked.

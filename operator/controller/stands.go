@@ -20,7 +20,7 @@ import (
 // changes it all the time.
 const applyAgain = 10 * time.Second
 
-// applied is what was last applied of an object, and when.
+// applied is the configuration that was last applied of an object, and when.
 type applied struct {
 	owner  ownerOf
 	digest [sha256.Size]byte

@@ -30,17 +30,16 @@ import (
 )
 
 const (
-	// defaultStatusRate bounds the writes of statuses per second, all kinds together: the
-	// API server serves people too. defaultFiguresRate bounds those of them that only bring
-	// figures up to date.
+	// defaultStatusRate bounds the writes of statuses per second, all kinds together: the API server serves people too. defaultFiguresRate
+	// bounds those of them that only update figures.
 	defaultStatusRate  = 100
 	defaultFiguresRate = 2
 	// detailAge is how old a status must be before details alone change it, and figuresAge
 	// before figures do.
 	detailAge  = time.Minute
 	figuresAge = 10 * time.Minute
-	// passesWithin is how long a state must last that should end by itself before a
-	// status says so: gateways report each interval which registry they run.
+	// passesWithin is how long a state that should end by itself must last before a status shows it: gateways report each interval which
+	// registry they run.
 	passesWithin = wire.GatewayReportInterval + time.Second
 	// rewriteAfter is how long a write that failed waits.
 	rewriteAfter = time.Second
@@ -48,7 +47,7 @@ const (
 	statusWriters = 4
 )
 
-// resource names one resource of ours.
+// resource names one of our resources.
 type resource struct {
 	kind string
 	types.NamespacedName
@@ -65,7 +64,7 @@ type planned struct {
 
 	was, is           any
 	wasConds, isConds []metav1.Condition
-	// level of a Site that goes with is; nil: it declares none.
+	// level of a Site, belonging to is; nil: it declares none.
 	level   *wire.SurgeLevel
 	urgency plan.Urgency
 	// passing: it reports a state that should end by itself within moments.
@@ -115,7 +114,7 @@ type statusWriter struct {
 	expiries map[resource]time.Time
 }
 
-// lastStatus is what was last written, until the cache shows it.
+// lastStatus is the status that was last written, until the cache shows it.
 type lastStatus struct {
 	uid     types.UID
 	version string
@@ -176,7 +175,7 @@ func (w *statusWriter) submit(p planned) {
 	w.enqueue(next)
 }
 
-// enqueue lets a status wait for its turn. The caller holds the lock.
+// enqueue has a status wait for its turn. The caller holds the lock.
 func (w *statusWriter) enqueue(p *pendingStatus) {
 	p.due = w.due(p)
 	w.queue.put(p, w.writing[p.resource])
@@ -202,8 +201,8 @@ func (w *statusWriter) kept(r resource, c *bus.Credentials, now time.Time) ctrl.
 	return ctrl.Result{RequeueAfter: c.RenewsIn(now)}
 }
 
-// due is when a status may be written: details and figures wait until the last one is old
-// enough, and what should pass by itself until it lasts. The caller holds the lock.
+// due is when a status may be written: details and figures wait until the last one is old enough, and states that should pass by themselves
+// wait until they last. The caller holds the lock.
 func (w *statusWriter) due(p *pendingStatus) time.Time {
 	due := time.Time{}
 	last, written := w.last[p.resource]
@@ -221,7 +220,7 @@ func (w *statusWriter) due(p *pendingStatus) time.Time {
 	return due
 }
 
-// forget drops what is known of a resource that is gone.
+// forget drops the state of a resource that is gone.
 func (w *statusWriter) forget(r resource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -329,7 +328,7 @@ func (w *statusWriter) write(ctx context.Context, p pendingStatus) {
 	w.written(p.resource)
 }
 
-// written lets what was asked for meanwhile follow.
+// written releases a status that was requested meanwhile.
 func (w *statusWriter) written(r resource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -338,7 +337,7 @@ func (w *statusWriter) written(r resource) {
 	w.ring()
 }
 
-// again puts back what failed, unless something newer waits.
+// again puts back a failed status, unless a newer one waits.
 func (w *statusWriter) again(p pendingStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -348,8 +347,8 @@ func (w *statusWriter) again(p pendingStatus) {
 	}
 }
 
-// apply writes the whole status, server-side: what it no longer holds goes. The
-// uid keeps it from another resource of the same name.
+// apply writes the whole status, server-side: fields that it no longer holds are removed. The uid keeps it from another resource of the
+// same name.
 func (w *statusWriter) apply(ctx context.Context, p planned) (version string, err error) {
 	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.is)
 	if err != nil {

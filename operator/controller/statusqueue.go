@@ -14,7 +14,7 @@ type pendingStatus struct {
 	planned
 	// since it was first asked for.
 	since time.Time
-	// retryAt holds back what failed.
+	// retryAt delays a failed write.
 	retryAt time.Time
 	// due is when it may be written.
 	due time.Time
@@ -41,7 +41,7 @@ func (q *statusQueue) put(p *pendingStatus, hold bool) {
 	}
 }
 
-// release lets the status of a resource be written that was held.
+// release allows the held status of a resource to be written.
 func (q *statusQueue) release(r resource) {
 	if p := q.waiting[r]; p != nil && p.place == held {
 		heap.Push(&q.byUrgency[p.urgency], p)

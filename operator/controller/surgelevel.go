@@ -25,9 +25,9 @@ const (
 	tellLevelAgain = 10 * time.Second
 )
 
-// tellLevel keeps what feed servers show of a Site's level equal to what was planned: the status that commands show is brought up to date
-// every ten minutes only. If the Site declared levels before (was) and does not any more, the level that is kept is removed. tellLevel
-// returns after how long to try again, 0 for never; once JetStream is connected, the Site is looked at again.
+// tellLevel keeps a Site's level on feed servers equal to the plan: the status that commands show is updated every ten minutes only. If the
+// Site declared levels before (was) and does not any more, the stored level is removed. tellLevel returns after how long to try again, 0
+// for never; once JetStream is connected, the Site is looked at again.
 func (r *siteReconciler) tellLevel(ctx context.Context, site types.NamespacedName, code string, is *wire.SurgeLevel, was bool) time.Duration {
 	if !r.weathers.untold(site, is, was) {
 		return 0
@@ -68,7 +68,7 @@ func (w *weathers) tell(site types.NamespacedName, is *wire.SurgeLevel) {
 	}
 }
 
-// putLevel writes what feed servers show; nil removes it.
+// putLevel writes the level that feed servers show; nil removes it.
 func (l *links) putLevel(ctx context.Context, site types.NamespacedName, code string, is *wire.SurgeLevel) error {
 	js := l.jetStream(site)
 	if js == nil {

@@ -16,8 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/accept"
 )
 
-// touched collects, by Site, what events were about since the registry's controller last
-// looked.
+// touched collects, by Site, the objects of events since the registry's controller last looked.
 type touched struct {
 	mu    sync.Mutex
 	sites map[types.NamespacedName]touch
@@ -80,7 +79,7 @@ func (t *touched) entirely(sites func(context.Context, client.Object) []reconcil
 	}
 }
 
-// judgedSite is what other verdicts depended on when a Site was last judged.
+// judgedSite is the state that other verdicts depended on when a Site was last judged.
 type judgedSite struct {
 	instruments map[string]judgedInstrument
 	byPort      map[accept.Port]map[string]bool

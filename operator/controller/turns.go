@@ -17,10 +17,9 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// A pool that waits for its turn with a new image is woken by what happens to the others, see
-// plan.GatewayView.WaitsForTurn.
+// A pool that waits for its turn with a new image is woken by changes of the others, see plan.GatewayView.WaitsForTurn.
 
-// turnChanges: a StatefulSet has another image, or lacks something else of what was asked.
+// turnChanges: a StatefulSet has another image, or lacks something else of its plan.
 var turnChanges = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return plan.Turn(e.ObjectOld.(*appsv1.StatefulSet)) != plan.Turn(e.ObjectNew.(*appsv1.StatefulSet))
 }})

@@ -11,8 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// waker is a source of a controller: what happens outside the API server wakes
-// the controller for one resource. It never waits.
+// waker is a source of a controller: events outside the API server wake the controller for one resource. It never waits.
 type waker struct {
 	// noted is called before each wake; nil for nothing.
 	noted func(types.NamespacedName)
@@ -37,7 +36,7 @@ func (w *waker) wake(key types.NamespacedName) {
 	w.wakeFor(key)
 }
 
-// wakeFor wakes the controller for what the caller has noted itself.
+// wakeFor wakes the controller; the caller has noted the reason itself.
 func (w *waker) wakeFor(key types.NamespacedName) {
 	w.mu.Lock()
 	queue := w.queue

@@ -41,7 +41,7 @@ type wanted struct {
 	leaves *stream.Config
 }
 
-// names are the streams that are wanted, those of buckets included, in order.
+// names are the wanted streams, those of buckets included, in order.
 func (w wanted) names() []string {
 	var names []string
 	for _, s := range w.streams {

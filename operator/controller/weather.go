@@ -35,16 +35,16 @@ type weathers struct {
 	ctx  context.Context // nil until Start
 }
 
-// weather is what a Site declares, and who asks for it.
+// weather is a Site's declaration, and its pollers.
 type weather struct {
 	declared *v1alpha1.SpaceWeather
 	sources  []*weatherSource
 	// set are the pollers of the sources that can be asked, and invalid says of each other why it cannot.
 	set     *spaceweather.Set
 	invalid []string
-	// stop ends what wakes the Site; nil while nothing does.
+	// stop ends the watch that wakes the Site; nil while there is none.
 	stop context.CancelFunc
-	// surge is what was last planned.
+	// surge is the last plan.
 	surge *v1alpha1.SurgeStatus
 }
 
@@ -134,7 +134,7 @@ func (w *weathers) change(site types.NamespacedName, of *weather, declared *v1al
 	of.set = spaceweather.NewSet(pollers...)
 }
 
-// planned keeps what was planned for a Site, for metrics.
+// planned keeps a Site's plan, for metrics.
 func (w *weathers) planned(site types.NamespacedName, surge *v1alpha1.SurgeStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

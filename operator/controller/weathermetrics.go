@@ -68,7 +68,7 @@ func (w *weathers) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectRequests sums up those of a source that is read in several documents.
+// collectRequests sums up the requests of a source that is read in several documents.
 func collectRequests(ch chan<- prometheus.Metric, site types.NamespacedName, states []spaceweather.State) {
 	requests, refused := map[string]map[string]int{}, map[string]int{}
 	for _, state := range states {

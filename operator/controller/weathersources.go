@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/surge/spaceweather"
 )
 
-// How often sources are asked that do not say it, those of the solar wind first.
+// The default intervals of sources; that of the solar wind comes first.
 const windInterval, weatherInterval = time.Minute, 5 * time.Minute
 
 // newWeatherSource returns the pollers of a source. Its error says why it cannot be asked.

@@ -23,7 +23,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Anonymous clients leave a part of what one FeedConsumer may have to who shows a token: the consumer itself, and readers.
+// Anonymous clients leave a part of one FeedConsumer's places to clients with a token: the consumer itself, and readers.
 func TestAnonymousClientsKeepNobodyOutOfAConsumer(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("few", wire.DeliveryServerSentEvents, func(c *wire.ConsumerEntry) { c.MaxConnections = 8 }))

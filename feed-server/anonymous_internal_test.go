@@ -44,9 +44,9 @@ var floods = map[string][]string{
 	"/latest/{instrument}":        {"/latest/open"},
 }
 
-// An anonymous client that comes from 200 addresses, asks at an endpoint again and again,
-// takes next to nothing of what it is answered, or sends the head of a request alone,
-// keeps no reader out who has a token: neither there nor elsewhere.
+// An anonymous client that comes from 200 addresses, asks at an endpoint again and again, takes
+// next to nothing of what it is answered, or sends the head of a request alone, does not keep out
+// readers with a token, neither there nor elsewhere.
 func TestAnonymousClientsKeepNoReaderOut(t *testing.T) {
 	t.Parallel()
 	l := newEndpointsLab(t, func(c *Config) {

@@ -34,7 +34,7 @@ type endpointsLab struct {
 	sent   time.Time
 	store  objectstore.Store
 	js     jetstream.JetStream
-	// objects are those that were sent.
+	// objects are the objects that were sent.
 	objects []sentObject
 }
 

@@ -66,7 +66,7 @@ func TestGivingWayUnderLoad(t *testing.T) {
 	if kept, of := robots.keeps(), bulk.keeps(); kept > maxRobots || of > maxBulk+persons {
 		t.Errorf("%d robots and %d bulk readers keep places", kept, of)
 	}
-	for _, c := range []*crowd{people, robots, bulk} { // those that still wait are served when the ones before them have gone
+	for _, c := range []*crowd{people, robots, bulk} { // requests that still wait are served when the ones before them have gone
 		c.end()
 	}
 	if people.refused > 0 {

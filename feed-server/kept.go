@@ -25,8 +25,8 @@ import (
 	"github.com/substorm/substorm/internal/objectstore"
 )
 
-// The parts of Config.ArchiveSize. A request of HAPI's takes at most its part of theirs,
-// and as much are the samples that it holds for those who come next.
+// The parts of Config.ArchiveSize. A HAPI request takes at most its part of HAPI's memory, and the
+// samples that are held for later requests take as much.
 const (
 	hotShare     = 2.5 / 10
 	mirrorShare  = 0.5 / 10

@@ -53,14 +53,14 @@ type server struct {
 	kept         kept
 	endpoints    *serve.Server
 	http         *telemetry.Server
-	// reached: NATS answered once. Draining: no more clients are taken; leaving is closed
-	// when those that are there are asked to go.
+	// reached: NATS answered once. Draining: no more clients are taken; leaving is closed when
+	// connected clients are asked to go.
 	reached, draining atomic.Bool
 	leaving           chan struct{}
 }
 
-// Run serves until ctx ends, then has its clients go elsewhere and returns nil.
-// Errors are those after which nothing can be served; each says what to do.
+// Run serves until ctx ends, then has its clients go elsewhere and returns nil. Errors are fatal
+// ones; each says what to do.
 func Run(ctx context.Context, cfg Config) error {
 	s, err := newServer(cfg)
 	if err != nil {
@@ -224,8 +224,8 @@ const (
 	maxGrace   = 5 * time.Second
 )
 
-// drain has clients go to another replica: first the pod is not ready, a little
-// later it takes no more, and asks those that it has to go.
+// drain has clients go to another replica: first the pod is not ready, a little later it accepts no
+// more clients, and asks the connected ones to go.
 func (s *server) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.DrainTimeout)
 	defer cancel()

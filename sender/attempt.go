@@ -58,12 +58,12 @@ type sender struct {
 	// sent is called with each number of bytes that the kernel took, and lost with
 	// those that must be sent again.
 	sent, lost func(int64)
-	// pace, where set, says how many of so many bytes may be written now, and
-	// waits until at least one may.
+	// pace, if set, says how many of so many bytes may be written now, and waits until at least one
+	// may.
 	pace func(n int) int
 	// writeBuffer of sockets, in bytes; 0 leaves it to the system.
 	writeBuffer int
-	// connected, where set, is called with the time that a server took to accept.
+	// connected, if set, is called with the time that a server took to accept.
 	connected func(time.Duration)
 }
 

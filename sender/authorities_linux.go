@@ -26,7 +26,7 @@ type authorities struct {
 	pool  *x509.CertPool
 }
 
-// read returns the authorities as the files have them now; nil where there are none, which leaves it to crypto/x509.
+// read returns the authorities as the files have them now; nil if there are none, which leaves it to crypto/x509.
 func (a *authorities) read() *x509.CertPool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

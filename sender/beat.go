@@ -19,8 +19,8 @@ var errNoHeartbeat = errors.New("the server takes no heartbeats: is it an older 
 // cost it a connection each.
 const deafFor = time.Hour
 
-// beat sends a heartbeat over every connection that there is, or, where there is
-// none, over a new one to address.
+// beat sends a heartbeat over every connection that there is, or, if there is none, over a new one
+// to address.
 func (p *pipes) beat(ctx context.Context, address string, write func(now time.Time) ([]byte, error), heard func(wire.HeartbeatAnswer, time.Time, time.Time)) error {
 	p.mu.Lock()
 	open := map[string]*server{}

@@ -42,7 +42,7 @@ func (b *budget) roll(now time.Time) {
 	b.day = today
 }
 
-// admits says whether an object of so many bytes may be sent now. One that is
+// admits reports whether an object of so many bytes may be sent now. One that is
 // larger than a day's budget goes first thing in a day.
 func (b *budget) admits(now time.Time, size int64) bool {
 	if b.limit == 0 {
@@ -56,7 +56,7 @@ func (b *budget) admits(now time.Time, size int64) bool {
 	return size > b.limit-b.limit/heartbeatShare && b.promised == 0 && b.spent <= b.limit/heartbeatShare
 }
 
-// beats says whether a heartbeat may be sent now.
+// beats reports whether a heartbeat may be sent now.
 func (b *budget) beats(now time.Time) bool {
 	b.roll(now)
 	return b.limit == 0 || b.spent < b.limit

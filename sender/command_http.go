@@ -8,7 +8,7 @@ import (
 	"github.com/substorm/substorm/internal/usage"
 )
 
-// httpFlags are those of HTTPConfig.
+// httpFlags are the flags of HTTPConfig.
 type httpFlags struct{ config HTTPConfig }
 
 func (h *httpFlags) add(cmd *cobra.Command) {

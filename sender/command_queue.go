@@ -31,7 +31,7 @@ const (
 	linkProbeInterval = time.Second
 )
 
-// queueFlags are those of QueueConfig, as they are written.
+// queueFlags are the flags of QueueConfig, as written.
 type queueFlags struct {
 	config                    QueueConfig
 	take, share, rate, perDay string

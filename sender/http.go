@@ -119,7 +119,7 @@ func (w *web) dialTLS(ctx context.Context, network, address string) (net.Conn, e
 	return secured, nil
 }
 
-// vitalsOf are those of a connection of net/http.
+// vitalsOf are the vitals of a connection of net/http.
 func vitalsOf(c net.Conn) *vitals {
 	if secured, ok := c.(*tls.Conn); ok {
 		c = secured.NetConn()

@@ -115,5 +115,5 @@ func parseURLs(specs []string) (all []string, prefix string, err error) {
 	return all, prefix, nil
 }
 
-// isURL says whether --to speaks of HTTP.
+// isURL reports whether --to speaks of HTTP.
 func isURL(specs []string) bool { return len(specs) > 0 && strings.Contains(specs[0], "://") }

@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/sender/queue"
 )
 
-// TestHTTPObjectNames: names are those of the files as far as gateways take them, a
-// queue gives them back, and those that are shortened stay apart.
+// TestHTTPObjectNames: names are those of the files as far as gateways take them, a queue gives
+// them back, and shortened names stay distinct.
 func TestHTTPObjectNames(t *testing.T) {
 	long := strings.Repeat("d/", 100) + "frame.jpg"
 	for _, c := range []struct {

@@ -33,8 +33,7 @@ type item struct {
 	rel  string
 	size int64 // in bytes; -1 where only its end will tell
 	open func() (io.ReadCloser, error)
-	// check, where set, says what is wrong with bytes of that digest: then their
-	// end is never sent.
+	// check, if set, says what is wrong with bytes of that digest: then their end is never sent.
 	check func(wire.Digest) error
 	// connectWithin is how long a server may take to accept; 0 is what the run says.
 	connectWithin time.Duration
@@ -61,7 +60,7 @@ type input struct {
 	blank func()
 	// temporary is called for each file that is to be removed in the end.
 	temporary func(name string)
-	// ignores, where set, says which files are none of those that are looked through.
+	// ignores, if set, reports which files are left out.
 	ignores func(item) bool
 }
 

@@ -28,8 +28,8 @@ type pipes struct {
 	// run ends all connections: they outlive the tries for which they were made.
 	run context.Context
 
-	// commanded, where set, takes the lines of commands; changed is called then when a
-	// connection was made, or has ended. Neither waits.
+	// commanded, if set, takes the lines of commands; changed is called then when a connection was
+	// made, or has ended. Neither waits.
 	commanded func(line string)
 	changed   func()
 
@@ -225,7 +225,7 @@ func (c *pipe) listen() {
 	}
 }
 
-// answer gives a line to who waits for it, and says whether more may come.
+// answer gives a line to the waiting caller, and reports whether more may come.
 func (c *pipe) answer(said line) bool {
 	c.mu.Lock()
 	if c.over != nil {
@@ -326,7 +326,8 @@ func (c *pipe) drop(p *parcel, why error) {
 	}
 }
 
-// enter puts an object behind those that wait. If the connection is of no use any more, its answer is there at once.
+// enter puts an object behind the waiting ones. If the connection is of no use any more, its answer is there at
+// once.
 func (c *pipe) enter() *parcel {
 	p := &parcel{answer: make(chan line, 1), leaving: true}
 	c.mu.Lock()

@@ -39,7 +39,7 @@ type flight struct {
 	verdict verdict
 }
 
-// round tries each address once and returns true where there is nothing more to try.
+// round tries each address once and returns true if there is nothing more to try.
 func (d *delivery) round(ctx context.Context, it item, begin time.Time, res *Result) bool {
 	r := &race{delivery: d, ctx: ctx, it: it, res: res, done: make(chan *flight, maxFlights)}
 	defer r.drop()
@@ -90,7 +90,7 @@ func (r *race) start(address string) {
 	}()
 }
 
-// begins says whether a try may send the object's bytes: not while those of
+// begins reports whether a try may send the object's bytes: not while those of
 // another are getting on. Over one thin link both would be slower.
 func (r *race) begins(f *flight) bool {
 	r.mu.Lock()
@@ -104,7 +104,7 @@ func (r *race) begins(f *flight) bool {
 	return true
 }
 
-// isSilent says whether a try has shown no sign of activity for too long.
+// isSilent reports whether a try has shown no sign of activity for too long.
 func (r *race) isSilent(f *flight) bool {
 	silence, _ := f.pulse.silence(time.Now())
 	limit, _ := r.hedge.limit(f.address)

@@ -54,7 +54,7 @@ type Result struct {
 	progress bool
 }
 
-// ok says whether there is nothing more to do for the object.
+// ok reports whether there is nothing more to do for the object.
 func (r *Result) ok() bool { return r.Outcome == Received || r.Outcome == SentWithoutReceipt }
 
 // report writes results as JSON lines, as they happen. A nil report writes nothing.

@@ -22,7 +22,7 @@ import (
 type sampler struct {
 	// run tells the instrument how often to observe a channel.
 	run func(ctx context.Context, c wire.ChannelSampling) error
-	// obeyed is called when the report says something else.
+	// obeyed is called when the report changes.
 	obeyed func()
 	log    *slog.Logger
 
@@ -115,9 +115,8 @@ func (s *sampler) set(does []wire.ChannelSampling, problem string) {
 	}
 }
 
-// changes are the channels that are to be observed otherwise than before: first all
-// that are not named, then those that are, then those that were and go with the
-// others again.
+// changes are the channels whose sampling changes: first the entry for all channels that are not
+// named, then named channels, then channels that were named before and follow the others again.
 func changes(was, is []wire.ChannelSampling) []wire.ChannelSampling {
 	var all []wire.ChannelSampling
 	names := map[string]bool{}

@@ -155,8 +155,8 @@ func commanded(t *testing.T, g *commanding) (cfg Config, watched string, did fun
 	}
 }
 
-// A command runs what the user gave once for each channel that changes, also while
-// nothing is sent; the heartbeat that says so does not wait for its time.
+// The user's command runs once for each channel that changes, also while nothing is sent; the
+// heartbeat that reports it is sent at once.
 func TestSampleCommand(t *testing.T) {
 	g := &commanding{}
 	cfg, watched, did := commanded(t, g)

@@ -56,7 +56,7 @@ func newSchedule(newestFirst bool, share float64, dailyBudget int64) *schedule {
 	}
 }
 
-// add puts entries among those that wait.
+// add puts entries among the waiting ones.
 func (s *schedule) add(entries ...queue.Entry) {
 	for _, e := range entries {
 		s.bytes += e.Size
@@ -110,7 +110,7 @@ func (s *schedule) pick(now time.Time) (e queue.Entry, wait time.Duration, ok bo
 	return queue.Entry{}, nextDay(now), false
 }
 
-// oldestIsDue says whether enough is saved for the oldest.
+// oldestIsDue reports whether enough is saved for the oldest.
 func (s *schedule) oldestIsDue() bool {
 	cost := (1 - s.share) * float64(s.waiting[0].Size)
 	s.saved = min(s.saved, 2*cost+1)

@@ -14,7 +14,7 @@ const (
 	secretHead = 4 << 10
 )
 
-// holdsSecret says whether a file looks by its content as if it opened something. One that cannot be read is found when it is sent.
+// holdsSecret reports whether a file looks by its content as if it opened something. One that cannot be read is found when it is sent.
 func holdsSecret(file item) bool {
 	if file.size > secretSize {
 		return false

@@ -43,11 +43,11 @@ type QueueConfig struct {
 	// 0 is never.
 	Heartbeat time.Duration
 
-	// SampleCommand, where set, is what the shell runs when gateways ask for another
-	// rate of observations.
+	// SampleCommand, if set, is what the shell runs when gateways ask for another rate of
+	// observations.
 	SampleCommand string
-	// LinkProbe, where set, is the host:port of a gateway to which the link is measured, by
-	// a packet each LinkProbeInterval.
+	// LinkProbe, if set, is the host:port of a gateway to which the link is measured, by a packet
+	// each LinkProbeInterval.
 	LinkProbe         string
 	LinkProbeInterval time.Duration
 }
@@ -277,7 +277,7 @@ func (s *keeper) confirm(dir string) error {
 	return s.queue.NoteWatched([]string{dir})
 }
 
-// wake lets who waits look again. The caller holds mu.
+// wake has all waiting goroutines look again. The caller holds mu.
 func (s *keeper) wake() {
 	close(s.changed)
 	s.changed = make(chan struct{})

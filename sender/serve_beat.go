@@ -15,11 +15,10 @@ import (
 // beatGap is what lies at least between heartbeats.
 const beatGap = time.Second
 
-// beats sends a heartbeat at once and then every so often. A sender that takes
-// commands also sends one when there is something new to say of them, and where a
-// connection was made or has ended: gateways command over connections on which it
-// announced itself, and only while they stand. On a link that breaks all the time
-// that is less and less often.
+// beats sends a heartbeat at once and then every so often. A sender that takes commands also sends
+// one when the state of commands changed, and when a connection was made or has ended: gateways
+// command over connections on which it announced itself, and only while they stand. On a link that
+// breaks all the time these heartbeats become rarer.
 func (s *keeper) beats(ctx context.Context) {
 	for gap := beatGap; ctx.Err() == nil; {
 		again := s.beat(ctx) != nil && s.sampler != nil
@@ -67,7 +66,7 @@ func (s *keeper) beat(ctx context.Context) error {
 	return err
 }
 
-// signal says that there is something, to who waits or will.
+// signal wakes the current or the next waiter.
 func signal(to chan struct{}) {
 	select {
 	case to <- struct{}{}:

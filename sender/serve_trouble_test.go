@@ -100,7 +100,7 @@ func TestDailyBudget(t *testing.T) {
 	}
 }
 
-// midnightPassed says whether the test ran into another day.
+// midnightPassed reports whether the test ran into another day.
 func midnightPassed(cfg Config) bool {
 	journal, _ := os.ReadFile(filepath.Join(cfg.Queue.Dir, "journal"))
 	return strings.Count(string(journal), `"day":"`) != strings.Count(string(journal), `"day":"`+string(wire.DayOf(time.Now()))+`"`)
@@ -139,7 +139,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	waitFor(t, func() bool { return strings.Contains(cfg.Messages.(*testLog).String(), "no space left on device") })
 	p.mu.Lock()
-	clear(p.objects) // those that it refused
+	clear(p.objects) // the objects that it refused
 	p.mu.Unlock()
 	if n := len(owed(cfg)); n == 0 || n >= 40 {
 		t.Errorf("%d of 40 files fit", n)

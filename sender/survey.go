@@ -37,7 +37,7 @@ var secretNames = []string{
 	"token", "token.*", "*.token", "*.tfstate", "shadow", "privatekey*", "private_key*", "private-key*", "ssh_host_*_key",
 }
 
-// opens says whether a file's path below the folder that was named looks like one of something that is hidden, or opens something.
+// opens reports whether a file's path below the folder that was named looks like one of something that is hidden, or opens something.
 func opens(rel string) bool {
 	for part := range strings.SplitSeq(strings.ToLower(filepath.ToSlash(rel)), "/") {
 		for _, pattern := range secretNames {
@@ -49,7 +49,8 @@ func opens(rel string) bool {
 	return false
 }
 
-// isHidden says whether a path that was named looks like that, or lies in a folder that does, also by another name, as "." within it or a link to it.
+// isHidden reports whether a path that was named looks like that, or lies in a folder that does, also by another name, as "." within it or
+// a link to it.
 func isHidden(path string) bool {
 	whole, err := filepath.Abs(path)
 	real, _ := resolve(path)
@@ -84,7 +85,7 @@ type survey struct {
 	hidden  int
 }
 
-// surveyed looks at all files that are named, and calls each, where set, with each of them.
+// surveyed looks at all files that are named, and calls each, if set, with each of them.
 func (in input) surveyed(each func(item)) (survey, error) {
 	all := survey{suffixes: map[string]int{}}
 	var failed error
@@ -117,7 +118,7 @@ func (in input) surveyed(each func(item)) (survey, error) {
 	return all, failed
 }
 
-// mixed says whether a person is asked first.
+// mixed reports whether a person is asked first.
 func (s survey) mixed() bool {
 	return s.hidden > 0 || s.files > unaskedFiles && len(s.suffixes) > unaskedSuffixes
 }
@@ -197,10 +198,10 @@ func (cfg *Config) watched(dirs ...string) input {
 	return input{paths: dirs, ignores: w.leaves}
 }
 
-// leaves says whether a file of a watched folder is not taken as it is.
+// leaves reports whether a file of a watched folder is not taken as it is.
 func (w *watcher) leaves(file item) bool { return file.size == 0 || w.ignoresBelow(file.rel) }
 
-// single says whether one file is named: it is meant, whatever its name is.
+// single reports whether one file is named: it is meant, whatever its name is.
 func (in input) single() bool {
 	if len(in.paths) != 1 {
 		return false

@@ -134,8 +134,8 @@ func TestSecretsByContent(t *testing.T) {
 	}
 }
 
-// TestMixedWatchedTrees: of a mixed tree that is watched nothing is sent before a person's word. A service that starts again needs none, nor does a
-// queue of an older version; another folder does.
+// TestMixedWatchedTrees: of a mixed tree that is watched nothing is sent before a person's word. A service that starts again needs none,
+// nor does a queue of an older version; another folder does.
 func TestMixedWatchedTrees(t *testing.T) {
 	mixed := []string{"frame.jpg", "id_ed25519"}
 	p := newPeer(t, good)

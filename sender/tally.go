@@ -22,7 +22,7 @@ type tally struct {
 
 	// known objects and bytes, once counted; 0 before, and for standard input.
 	known, knownBytes atomic.Int64
-	// onWire are bytes that the kernel took, also those of tries that failed.
+	// onWire are bytes that the kernel took, including failed tries.
 	onWire  atomic.Int64
 	useful  atomic.Int64 // those that need not be sent again
 	done    atomic.Int64 // objects received, or datagrams sent

@@ -53,7 +53,7 @@ func (s secure) finish() {
 	_ = s.tcp.SetLinger(-1)
 }
 
-// shake makes TLS of a connection where the sender says so.
+// shake performs the TLS handshake on a connection if the sender uses TLS.
 func (s *sender) shake(ctx context.Context, tcp *net.TCPConn, address string) (socket, error) {
 	if s.tls == nil {
 		return plain{tcp, newVitals(tcp)}, nil
@@ -107,7 +107,7 @@ func (f *tlsFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.key, "tls-key", "", "file (PEM) with the key of --tls-cert")
 }
 
-// config returns nil where nothing is said of TLS.
+// config returns nil if TLS is not configured.
 func (f *tlsFlags) config() (TLSConfig, error) {
 	if !f.on && f.ca == "" && f.cert == "" && f.key == "" {
 		return nil, nil

@@ -33,7 +33,7 @@ const finishRate = 8 << 20
 
 // resumption is what is known of an object's upload, from one try to the next.
 type resumption struct {
-	// keep, where set, writes it down for the next run; "" forgets it.
+	// keep, if set, writes it down for the next run; "" forgets it.
 	keep func(text string) error
 
 	mu sync.Mutex
@@ -61,7 +61,7 @@ func newResumption(text string, keep func(string) error) *resumption {
 	return r
 }
 
-// path returns where the upload of that object is; "" where none was begun.
+// path returns where the upload of that object is; "" if none was begun.
 func (r *resumption) path(of uploadAt) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +71,7 @@ func (r *resumption) path(of uploadAt) string {
 	return of.Path
 }
 
-// advance says whether servers have more than they had before.
+// advance reports whether servers have more than they had before.
 func (r *resumption) advance(offset int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,7 +270,7 @@ func (t *transfer) judgePatch(a answer, err error, offset *int64, n int64, last 
 	return v
 }
 
-// overtaken says whether the same bytes came by another connection, such as one of
+// overtaken reports whether the same bytes came by another connection, such as one of
 // an earlier run whose last bytes were still on their way. A name's conflict is
 // another matter.
 func overtaken(a answer) bool {

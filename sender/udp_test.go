@@ -99,7 +99,8 @@ func TestFilesAsDatagrams(t *testing.T) {
 	}
 }
 
-// TestNobodyListens: a host that says so is believed, also after the only datagram.
+// TestNobodyListens: the sender reports a host's notice that no process listens, also after the
+// only datagram.
 func TestNobodyListens(t *testing.T) {
 	closed, address := udpListener(t)
 	closed.Close()

@@ -77,7 +77,7 @@ func (v *vitals) mark() int64 {
 	return v.written
 }
 
-// has says whether the other machine has all bytes before mark.
+// has reports whether the other machine has all bytes before mark.
 func (v *vitals) has(mark int64) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -103,7 +103,7 @@ func (v *vitals) silence(now time.Time) time.Duration {
 	return max(0, now.Sub(v.last))
 }
 
-// pulse is how a try to send an object goes, for who waits for it.
+// pulse is the progress of a try to send an object, for the goroutine that waits for it.
 type pulse struct {
 	// begins asks whether the object's bytes may go out: not where another try was
 	// faster to begin.

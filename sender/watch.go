@@ -30,7 +30,7 @@ func (cfg *Config) ignored() []string {
 // versionTime is how a name says when a version of a file was written, in UTC: by milliseconds, and with characters that all file systems take.
 const versionTime = "20060102T150405.000Z"
 
-// rewrites says whether files of this name are rewritten.
+// rewrites reports whether files of this name are rewritten.
 func (c *QueueConfig) rewrites(base string) bool {
 	return slices.ContainsFunc(c.Rewritten, func(pattern string) bool { ok, err := filepath.Match(pattern, base); return ok && err == nil })
 }
@@ -89,7 +89,7 @@ type watcher struct {
 	queue *queue.Queue
 	// queueName is what the queue calls the file at a path below a folder, as queue.Source has it.
 	queueName func(rel string) (name, whole string)
-	// rewrites says whether files of this name are rewritten: each version is an object of its own.
+	// rewrites reports whether files of this name are rewritten: each version is an object of its own.
 	rewrites func(base string) bool
 	// took is called with what is in the queue.
 	took func([]queue.Entry)
@@ -156,7 +156,7 @@ func (w *watcher) came(dir string) error {
 		return err
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return nil // the scan says so
+		return nil // the scan reports it
 	}
 	if err := w.confirm(dir); err != nil {
 		w.away[dir] = err

@@ -201,7 +201,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// One who asks for one thing after the other is slowed down, and never refused.
+// A client that makes one request after the other is slowed down, and never refused.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(c *config) { c.endpoint.Limits.Robot = endpoint.Rate{PerSecond: 200, Burst: 1} })

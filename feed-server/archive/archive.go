@@ -24,7 +24,7 @@ const (
 	// verifiedBelow is the size in bytes up to which an object is compared with its
 	// digest before its first byte is sent. Larger ones are while they are.
 	verifiedBelow = 8 << 20
-	// defaultMemory is Config.Memory where nothing is said.
+	// defaultMemory is Config.Memory by default.
 	defaultMemory = 64 << 20
 )
 

@@ -57,7 +57,7 @@ func (l *lab) mirrored(instrument string) map[string]string {
 	return all
 }
 
-// files are those below a folder, by path; pages that a client keeps are left out.
+// files are the files below a folder, by path; pages that a client keeps are left out.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

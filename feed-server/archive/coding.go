@@ -62,9 +62,9 @@ func encode(out io.Writer, data []byte, coding string) error {
 	return e.buffer.Flush()
 }
 
-// codingOf is the content coding in which an object is sent, empty: none. For text it depends
-// on what the client accepts, and the header Vary says so. A part is one of the plain bytes,
-// and so is the digest that a client wants.
+// codingOf is the content coding in which an object is sent, empty: none. For text it depends on
+// what the client accepts, and the header Vary is set. Ranges, and the digest that a client wants,
+// are of the plain bytes.
 func codingOf(r *http.Request, h http.Header, mediaType string, size int64) string {
 	if size < codedFrom || size > verifiedBelow || !isText(mediaType) {
 		return ""
@@ -87,7 +87,8 @@ func codingOf(r *http.Request, h http.Header, mediaType string, size int64) stri
 // end in +json or +xml.
 var textTypes = []string{"json", "xml", "yaml", "csv", "javascript", "ndjson", "x-ndjson", "x-yaml"}
 
-// isText says whether a media type's objects are compressed: not those that are already.
+// isText reports whether a media type's objects are compressed: not those of types that are
+// compressed already.
 func isText(mediaType string) bool {
 	kind, rest, _ := strings.Cut(mediaType, "/")
 	if strings.EqualFold(kind, "text") {

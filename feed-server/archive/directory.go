@@ -27,7 +27,7 @@ const (
 	mediaJSON = "application/json"
 )
 
-// page is a directory as who asks may see it.
+// page is a directory as the client may see it.
 type page struct {
 	site       string
 	target     target
@@ -62,7 +62,7 @@ func (a *Archive) serveDirectory(v *endpoint.Request, in wire.InstrumentEntry, t
 	return a.servePage(v, page{site: a.cfg.Site, target: t, instrument: &in, folders: listing.Folders, objects: listing.Objects}, d)
 }
 
-// list returns what who asks may see of a directory, and whether that is anything.
+// list returns what the client may see of a directory, and whether that is anything.
 func (a *Archive) list(v *endpoint.Request, in wire.InstrumentEntry, t target, embargoed bool) (Listing, bool, error) {
 	listing, err := a.cfg.Catalog.Children(v.Context(), t.instrument, t.path)
 	if errors.Is(err, ErrNotFound) {
@@ -78,7 +78,7 @@ func (a *Archive) list(v *endpoint.Request, in wire.InstrumentEntry, t target, e
 	return listing, some, err
 }
 
-// serveInstruments answers with the instruments whose archive who asks may read.
+// serveInstruments answers with the instruments whose archive the client may read.
 func (a *Archive) serveInstruments(v *endpoint.Request) *problem.Problem {
 	if p := v.Ready(); p != nil {
 		return p
@@ -147,7 +147,7 @@ func (a *Archive) visible(v *endpoint.Request, in wire.InstrumentEntry, t target
 	return seen, nil
 }
 
-// any says whether there is anything in a directory.
+// any reports whether there is anything in a directory.
 func (l *Listing) any() (bool, error) {
 	if len(l.Folders) > 0 || l.Objects == nil {
 		return len(l.Folders) > 0, nil

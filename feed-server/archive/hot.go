@@ -23,8 +23,8 @@ const (
 	hotShare = 4
 	// againShare is the part of the memory that what was asked for more than once keeps.
 	againShare = 3. / 4
-	// loadTimeout is how long an object may take from the store: who waits for it may
-	// be gone, and others wait too.
+	// loadTimeout is how long an object may take from the store: the request that started the load
+	// may be gone, and others wait too.
 	loadTimeout = time.Minute
 )
 
@@ -32,8 +32,8 @@ const (
 // without being held.
 var errNoSpace = errors.New("no memory is left for the object")
 
-// hot holds objects that were asked for, by their digests: what was compared with it
-// once. Those that are being sent count too, so its memory is bounded.
+// hot holds objects that were requested, by the digests with which their bytes were compared once.
+// Objects that are being sent count too, so its memory is bounded.
 type hot struct {
 	store objectstore.Store
 	limit int64
@@ -57,7 +57,7 @@ type hot struct {
 type held struct {
 	digest wire.Digest
 	data   []byte
-	// users are being sent it; where there are none it stands among others, in its place.
+	// users is how many requests are sending it; without any it is in the list among.
 	users int
 	among *list.List
 	place *list.Element
@@ -203,7 +203,7 @@ func (h *hot) repay(size int64) {
 	h.used -= size
 }
 
-// load fetches an object for those who wait.
+// load fetches an object for the requests that wait.
 func (h *hot) load(ctx context.Context, r wire.Record, l *loading) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()

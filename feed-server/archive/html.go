@@ -17,9 +17,9 @@ const style = `body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#222;ba
 // pageTime is how pages show a time, in UTC.
 const pageTime = "2006-01-02 15:04:05"
 
-// writeHTML writes the directory for people, and for programs that walk links: each
-// href is one name, relative to the page. A page names each thing once and links to
-// nothing else, so that who follows all links fetches each thing once.
+// writeHTML writes the directory for people, and for programs that walk links: each href is one
+// name, relative to the page. A page names each thing once and links to nothing else, so that a
+// client that follows all links fetches each thing once.
 func (p *page) writeHTML(w *bufio.Writer) error {
 	title := html.EscapeString(p.title())
 	fprint(w, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",

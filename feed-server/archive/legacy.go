@@ -17,7 +17,7 @@ import (
 // legacyRoot is what the paths of the legacy tree begin with, see wire.Legacy.
 const legacyRoot = "/legacy/"
 
-// serveLegacy answers with a run: of what came, all that who asks may have.
+// serveLegacy answers with a run: all of its objects that the client may have.
 func (a *Archive) serveLegacy(v *endpoint.Request) *problem.Problem {
 	path, err := unescape(strings.TrimPrefix(v.URL.EscapedPath(), "/"))
 	if err != nil {
@@ -99,9 +99,9 @@ func (a *Archive) gather(v *endpoint.Request, t target, l wire.Legacy, whole boo
 	return r, nil
 }
 
-// contribution is what an instrument has in a run. Unless its objects are wanted, or
-// some of them are hidden from who asks, a day that did not change is not read again:
-// robots ask for these lengths all the time.
+// contribution is what an instrument has in a run. Unless its objects are wanted, or some of them
+// are hidden from the client, a day that did not change is not read again: robots ask for these
+// lengths all the time.
 func (a *Archive) contribution(v *endpoint.Request, in wire.InstrumentEntry, t target, l wire.Legacy, whole bool) (sum, []*wire.Record, error) {
 	key, embargoed := sumKey{in.Instrument, l}, v.Embargoed(in)
 	if !whole && !embargoed {

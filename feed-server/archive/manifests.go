@@ -21,7 +21,7 @@ import (
 // Manifests is the Catalog that a Site's manifests make.
 type Manifests struct {
 	*catalog.Catalog
-	// Names tells who has a name; nil: objects with a naming template are not found by
+	// Names finds the object that has a name; nil: objects with a naming template are not found by
 	// their names alone.
 	Names objectpath.Names
 }
@@ -117,7 +117,7 @@ func (m Manifests) Oldest(ctx context.Context, instrument, dir string) (oldest t
 	return oldest, nil
 }
 
-// mayHold says whether a day may hold anything beneath a directory.
+// mayHold reports whether a day may hold anything beneath a directory.
 func mayHold(d wire.RootDay, dir string) bool {
 	return slices.ContainsFunc(d.Dirs, func(is string) bool {
 		return is == dir || strings.HasPrefix(is, dir+"/") || d.Deeper && (is == "" || strings.HasPrefix(dir, is+"/"))

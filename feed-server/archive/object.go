@@ -73,15 +73,15 @@ func MediaType(in wire.InstrumentEntry, record *wire.Record) string {
 	return cmp.Or(record.MediaType, in.MediaType, "application/octet-stream")
 }
 
-// serveRecord answers at an object's own URL to who may have it.
+// serveRecord answers at an object's own URL to clients that may have it.
 func (a *Archive) serveRecord(v *endpoint.Request, in wire.InstrumentEntry, t target, record wire.Record) *problem.Problem {
 	changed := record.ReceivedAt.UTC().Truncate(time.Second)
 	v.W.Header().Set("Last-Modified", changed.Format(http.TimeFormat))
 	return a.answer(v, in, t, record, changed, objectAge)
 }
 
-// answer answers with an object that who asks may have. Changed is when the URL got it;
-// zero where that is not to be relied on.
+// answer answers with an object that the client may have. Changed is when the URL got it; zero
+// where that is not to be relied on.
 func (a *Archive) answer(v *endpoint.Request, in wire.InstrumentEntry, t target, record wire.Record, changed time.Time, most time.Duration) *problem.Problem {
 	tag := `"` + record.Digest.String() + `"`
 	h := v.W.Header()
@@ -134,7 +134,7 @@ func partOf(v *endpoint.Request, t target, tag string, changed time.Time, size i
 	return asked, problem.New(http.StatusRequestedRangeNotSatisfiable, "%s has %d bytes, and none of the range that you ask for", t, size)
 }
 
-// withheld says why an object is not given to who asks; nil: it is.
+// withheld returns the reason why an object is not given to the client; nil: it is.
 func (a *Archive) withheld(v *endpoint.Request, in wire.InstrumentEntry, t target, r *wire.Record) *problem.Problem {
 	if p := v.Verdict(in, t.String(), r.ObservedEnd()); p != nil {
 		return p
@@ -258,7 +258,7 @@ func setDigest(h http.Header, r *http.Request, d wire.Digest) {
 	h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(d[:])+":")
 }
 
-// wanted says whether a client takes a SHA-256 (RFC 9530, section 4). A header that cannot be
+// wanted reports whether a client takes a SHA-256 (RFC 9530, section 4). A header that cannot be
 // parsed is ignored.
 func wanted(lines []string) bool {
 	if len(lines) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// An object is not sent to its end to one who may not read it any more: each time some of
-// it is sent, that is asked again.
+// An object is not sent to its end to a client that may not read it any more: access is checked
+// again each time a part is sent.
 func TestOver(t *testing.T) {
 	t.Parallel()
 	const size = 64 << 20 // more than lies between a server and a client that does not read

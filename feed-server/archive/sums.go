@@ -16,7 +16,7 @@ import (
 type sum struct {
 	objects int
 	size    int64
-	// digest tells them from others, and their order among those of other instruments.
+	// digest distinguishes them, and their order, among the objects of other instruments.
 	digest wire.Digest
 }
 

@@ -26,7 +26,7 @@ const (
 	feedsRoot = Root + "feeds/"
 	suffix    = ".xml"
 	mediaAtom = "application/atom+xml"
-	// entries is how many objects a document tells of.
+	// entries is how many objects a document lists.
 	entries = 50
 	// greatestAge is how long one may be kept.
 	greatestAge = time.Minute
@@ -89,7 +89,7 @@ func (a *Atom) serveInstrument(v *endpoint.Request) *problem.Problem {
 	return serve(v, d, endpoint.Policy(in, greatestAge), v.Embargoed(in))
 }
 
-// newest returns the newest objects of an instrument that who asks may have.
+// newest returns the newest objects of an instrument that the client may have.
 func (a *Atom) newest(v *endpoint.Request, in wire.InstrumentEntry) ([]object, error) {
 	var until time.Time
 	if v.Embargoed(in) {
@@ -139,9 +139,9 @@ func (a *Atom) serveFeed(v *endpoint.Request) *problem.Problem {
 	return serve(v, d, cache, embargoed)
 }
 
-// choose returns those instruments of a Feed whose archive who asks may read, but for
-// those whose newest is older than the newest of so many others as a document has
-// entries. It is a problem where there are some, and who asks may read none.
+// choose returns those instruments of a Feed whose archive the client may read, except instruments
+// whose newest object is older than the newest objects of as many others as a document has entries.
+// It returns a problem if the Feed has instruments, and the client may read none.
 func (a *Atom) choose(v *endpoint.Request, feed wire.FeedEntry, what string) ([]wire.InstrumentEntry, *problem.Problem) {
 	type candidate struct {
 		in wire.InstrumentEntry

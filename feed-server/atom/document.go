@@ -20,7 +20,7 @@ import (
 
 // document is one Atom document.
 type document struct {
-	// base is the Site's address for who asks; self and alternate are paths.
+	// base is the Site's address for the client; self and alternate are paths.
 	base, site, self, title, alternate string
 	// seed is what its identity is made of.
 	seed    string
@@ -136,7 +136,7 @@ func (d *document) write(w *bufio.Writer) error {
 	return e.Encode(f)
 }
 
-// entry tells of one object.
+// entry is the entry of one object.
 func (d *document) entry(o object) entryElement {
 	url, mediaType := d.base+archive.URL(o.in.Instrument, o.Record), archive.MediaType(o.in, o.Record)
 	e := entryElement{

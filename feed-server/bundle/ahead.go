@@ -46,7 +46,7 @@ type ahead struct {
 	err   error
 }
 
-// readAll reads those that are to be sent, until the reader's context ends.
+// readAll reads the objects to send, until the reader's context ends.
 func (r *reader) readAll(all []chosen) {
 	defer close(r.objects)
 	for len(all) > 0 {
@@ -203,7 +203,7 @@ func (o *ahead) release() {
 	o.of.space.Release(o.taken)
 }
 
-// isDamaged says whether an object cannot be had at all, as distinct from now.
+// isDamaged reports whether an object cannot be had at all, as distinct from now.
 func isDamaged(err error) bool {
 	return errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)
 }

@@ -33,7 +33,7 @@ const (
 	// cost is what a bundle takes in memory: what is read ahead, 100,000 chosen objects of
 	// a day, and what compresses it; the day that it is about is the catalog's.
 	cost = aheadBytes + 3<<20 + endpoint.CompressorCost
-	// defaultMemory is Config.Memory where nothing is said.
+	// defaultMemory is Config.Memory by default.
 	defaultMemory = 8 * cost
 )
 

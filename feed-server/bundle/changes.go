@@ -25,7 +25,7 @@ type due struct {
 	had sum
 	// lacks are what an earlier bundle lacks of that.
 	lacks map[uint64]bool
-	// changed: there is something else of it than the client has.
+	// changed: the day differs from what the client has.
 	changed bool
 }
 
@@ -83,8 +83,7 @@ func (s *sending) days(days []planned, had had) ([]sum, error) {
 	return now, nil
 }
 
-// sums sums up some days, and says whether there is something else of them than a client
-// has.
+// sums sums up some days, and reports whether they differ from what a client has.
 func (s *sending) sums(days []planned, had had) (now []sum, changed bool, err error) {
 	var files sum
 	for _, d := range days {

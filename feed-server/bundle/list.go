@@ -14,7 +14,7 @@ import (
 // A list always has all objects of a day, even if the bundle holds only the new ones: it replaces
 // the list of an earlier bundle, so that the lists in a folder together describe the folder.
 
-// head is the first line of a list, the rights those of what it lists.
+// head is the first line of a list, with the rights of the listed objects.
 type head struct {
 	Format     int               `json:"format"`
 	Site       string            `json:"site"`
@@ -56,7 +56,7 @@ func (s *sending) list(h head, all []chosen) error {
 	return nil
 }
 
-// lines are those of a list below its head.
+// lines are the lines of a list below its head.
 func lines(all []chosen) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for i := range all {

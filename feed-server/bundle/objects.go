@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// chosen is an object of a day that is asked for, by one who may have it.
+// chosen is an object of a day that the client asks for and may have.
 type chosen struct {
 	record *wire.Record
 	path   string
@@ -39,7 +39,7 @@ func (s *sending) choose(day *catalog.Day, d *due) []chosen {
 	return all
 }
 
-// gives says whether an object is asked for by one who may have it.
+// gives reports whether the client asks for an object and may have it.
 func (s *sending) gives(r *wire.Record) bool {
 	return s.todo.wants(r) && s.v.Sees(s.in, r.ObservedEnd())
 }
@@ -72,7 +72,7 @@ func (s *sending) day(d due, now *sum) error {
 	return s.list(head{Format: format, Site: s.cfg.Site, Instrument: s.in.Instrument, Day: d.Day, Rights: s.in.Rights}, all)
 }
 
-// objects sends those of a day that are to be sent, as far as they are to be had.
+// objects sends the chosen objects of a day, as far as they are available.
 func (s *sending) objects(day *catalog.Day, all []chosen) error {
 	ctx, cancel := context.WithCancel(s.v.Context())
 	ahead := newReader(ctx, s.cfg.Store)
@@ -155,7 +155,7 @@ func (s *sending) leave(day dayNumber, object uint64, now *sum) {
 	s.left = append(s.left, lack{day, object})
 }
 
-// isRetracted tells of what is retracted of a day while it is being sent.
+// isRetracted reports which objects of a day are retracted while it is being sent.
 type isRetracted struct {
 	// day as it was when next was set.
 	day  *catalog.Day

@@ -125,7 +125,7 @@ func (q *question) digest() (d [8]byte) {
 	return d
 }
 
-// may says whether a day may hold anything that is asked for.
+// may reports whether a day may hold anything that is asked for.
 func (q *question) may(d wire.RootDay, day dayNumber) bool {
 	from, to := day.start(), (day + 1).start()
 	if q.by == catalog.ByObserved {
@@ -141,7 +141,7 @@ func (q *question) may(d wire.RootDay, day dayNumber) bool {
 	return (d.Entries > 0 || d.Version > 0 || len(d.Parts) > 0) && (q.to.IsZero() || from.Before(q.to)) && to.After(q.from)
 }
 
-// wants says whether an object is asked for.
+// wants reports whether an object is asked for.
 func (q *question) wants(r *wire.Record) bool {
 	from, to := r.ReceivedAt, r.ReceivedAt
 	if q.by == catalog.ByObserved {

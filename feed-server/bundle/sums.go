@@ -52,7 +52,7 @@ func (s sum) plus(o sum) sum {
 	return sum{(s.files + o.files) & sumMask, s.count + o.count, (s.content + o.content) & sumMask, 0}
 }
 
-// same says whether the objects are.
+// same reports whether the objects are.
 func (s sum) same(o sum) bool { return s.count == o.count && s.content == o.content }
 
 // add counts one object in.
@@ -89,10 +89,10 @@ type span struct {
 	sum
 }
 
-// spans are those of one instrument, ascending and apart.
+// spans are the spans of one instrument, ascending and disjoint.
 type spans []span
 
-// of returns the span that holds a day.
+// of returns the objects of a day.
 func (s spans) of(day dayNumber) (span, bool) {
 	i, found := slices.BinarySearchFunc(s, day, func(s span, day dayNumber) int {
 		switch {
@@ -137,7 +137,7 @@ type lack struct {
 	object uint64
 }
 
-// lacks are those of one instrument, the days ascending.
+// lacks are the lacks of one instrument, the days ascending.
 type lacks []lack
 
 // of returns those of a day.

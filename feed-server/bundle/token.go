@@ -66,7 +66,7 @@ func (t token) format() byte {
 	return tokenFormat
 }
 
-// lacks says whether any object was left out.
+// lacks reports whether any object was left out.
 func (t token) lacks() bool {
 	return slices.ContainsFunc(t.all, func(p part) bool { return len(p.lacks) > 0 })
 }
@@ -165,7 +165,7 @@ func (r *tokenReader) lacks() (l lacks) {
 	return l
 }
 
-// possible says whether anything may have come on a day.
+// possible reports whether anything may have come on a day.
 func (n dayNumber) possible() bool { return n >= -1<<20 && n <= 1<<20 }
 
 func (r *tokenReader) uvarint() uint64 {

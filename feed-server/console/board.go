@@ -31,7 +31,7 @@ const (
 	maxPicture = 8 << 20
 )
 
-// pictureTypes are those that browsers show.
+// pictureTypes are the types that browsers show.
 var pictureTypes = []string{"image/png", "image/jpeg", "image/webp"}
 
 // board is what is known of a Site's instruments beside the registry. It sleeps while no page is
@@ -179,7 +179,8 @@ func (b *board) takeLevel(e jetstream.KeyValueEntry) {
 	}
 }
 
-// settle notes that the reports or the pictures are there, and tells who waits when both are.
+// settle notes that the reports or the pictures are there, and notifies the waiting requests when
+// both are.
 func (b *board) settle(known *bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -124,7 +124,7 @@ func signIn(v *endpoint.Request) *problem.Problem {
 	return nil
 }
 
-// view returns what who asks sees now.
+// view returns what the client sees now.
 func (c *Console) view(v *endpoint.Request) *view {
 	c.mu.Lock()
 	defer c.mu.Unlock()

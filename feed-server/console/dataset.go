@@ -30,12 +30,12 @@ type dataset struct {
 	Series     []series `json:"series"`
 	// Cadence in milliseconds; 0 if it is not declared.
 	Cadence int64 `json:"cadence,omitempty"`
-	// Live: it comes as datagrams, and who asks may have them as they come.
+	// Live: it comes as datagrams, and the client may have them as they come.
 	Live bool `json:"live,omitempty"`
 }
 
-// newDataset returns what of a channel is drawn: the first numbers of its samples, as far
-// as all of a parameter fit. It is false where there are none.
+// newDataset returns what of a channel is drawn: the first numbers of its samples, as far as all of
+// a parameter fit. It is false if there are none.
 func newDataset(in *wire.InstrumentEntry, channel *wire.ChannelEntry) (d dataset, ok bool) {
 	d = dataset{ID: in.Instrument + "/" + channel.Name, Cadence: channel.CadenceMillis}
 	for i := range channel.Parameters {

@@ -33,7 +33,7 @@ type update struct {
 	At int64 `json:"at"`
 	// Now is the server's clock, in milliseconds since 1970.
 	Now int64 `json:"now"`
-	// Layout is another where there are other instruments.
+	// Layout differs if the instruments do.
 	Layout string    `json:"layout"`
 	Rows   []updated `json:"rows,omitempty"`
 	// SpaceWeather is there where it is another.
@@ -100,7 +100,7 @@ func ticks(ctx context.Context) <-chan time.Time {
 	return out
 }
 
-// events are those of one page.
+// events are the events of one page.
 type events struct {
 	c *Console
 	v *endpoint.Request

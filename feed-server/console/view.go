@@ -72,7 +72,8 @@ type picture struct {
 	At time.Time `json:"at"`
 }
 
-// view is what one reader sees of a Site, and all who may see the same. It does not change.
+// view is what one reader, and every reader with the same rights, sees of a Site. It does not
+// change.
 type view struct {
 	site     string
 	reader   string
@@ -84,7 +85,7 @@ type view struct {
 	// weather is the level of space weather, which was another until weatherAt.
 	weather   weather
 	weatherAt time.Time
-	// more: there are instruments that who asks may not see.
+	// more: there are instruments that the client may not see.
 	more bool
 	// layout changes with which instruments there are, and tag with all that is shown.
 	layout, tag string
@@ -135,7 +136,7 @@ func newView(site string, v *endpoint.Request, now seen, was *view) *view {
 	return is
 }
 
-// newRow is an instrument as who asks may see it: nothing of what is under embargo.
+// newRow is an instrument as the client may see it: nothing of what is under embargo.
 func newRow(v *endpoint.Request, in wire.InstrumentEntry, now seen) row {
 	r := row{Name: in.Instrument, Station: in.Station, Origin: in.Origin, State: underEmbargo, CadenceMillis: in.CadenceMillis, Objects: len(in.Listeners) == 0 || sendsObjects(&in)}
 	if in.About != nil {
@@ -248,7 +249,7 @@ func (v *view) writeJSON(w *bufio.Writer) error {
 	return err
 }
 
-// writeHTML writes the page, which is made for the first who asks.
+// writeHTML writes the page, which is rendered at the first request.
 func (v *view) writeHTML(w *bufio.Writer) error {
 	v.once.Do(func() {
 		var b bytes.Buffer

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package damage tells the Site's archivist of objects that could not be served,
-// because their bytes in the store are not those that were received. It looks at them
-// itself, and what it confirms stands in the ledger.
+// Package damage reports objects to the Site's archivist that could not be served, because their
+// bytes in the store are not those that were received. The archivist checks them itself, and writes
+// confirmed damage to the ledger.
 package damage
 
 import (
@@ -29,7 +29,7 @@ const (
 	callTimeout = 5 * time.Second
 )
 
-// Config says who tells whom.
+// Config is the configuration of a Teller.
 type Config struct {
 	Site, Pod string
 	JetStream jetstream.JetStream

@@ -40,7 +40,7 @@ type Config struct {
 	Site, Pod, Incarnation string
 
 	JetStream jetstream.JetStream
-	// Known says whether there is an instrument of a name: of others, nothing but what
+	// Known reports whether there is an instrument of a name: of others, nothing but what
 	// was found is counted apart.
 	Known func(instrument string) bool
 	// Interval is how often totals are written; default ten seconds.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package endpoint is what the endpoints of HTTP to the archive share: who asks, of what kind
-// they are, whether they ask too often, and what their conditions come to.
+// Package endpoint is what the HTTP endpoints of the archive share: identification of clients,
+// their kind, rate limits, and conditional requests.
 package endpoint
 
 import (
@@ -122,7 +122,7 @@ func refuse(w http.ResponseWriter, p *problem.Problem) {
 	p.Write(w)
 }
 
-// admit finds out who asks by one of some methods, and lets them wait for their turn.
+// admit identifies the client, which uses one of some methods, and lets it wait for its turn.
 func (g *AccessCheck) admit(v *Request, methods []string) (leave func(), refused *problem.Problem) {
 	leave = func() {}
 	h := v.W.Header()
@@ -137,7 +137,7 @@ func (g *AccessCheck) admit(v *Request, methods []string) (leave func(), refused
 	return g.cfg.Admission.admit(v)
 }
 
-// admit finds out who asks, and takes a place for the request.
+// admit identifies the client, and takes a place for the request.
 func (a *Admission) admit(v *Request) (leave func(), refused *problem.Problem) {
 	leave = func() {}
 	if p := a.misplaced(v); p != nil {
@@ -183,7 +183,8 @@ func preflight(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// base is the Site's address for who asks: as declared, or else what the request was sent to, as a believed proxy says.
+// base is the Site's address for the client: as declared, or else what the request was sent to, as a believed proxy
+// says.
 func (g *AccessCheck) base(v *Request) string {
 	if g.cfg.BaseURL != "" {
 		return strings.TrimSuffix(g.cfg.BaseURL, "/")
@@ -216,7 +217,7 @@ func lastOf(lines []string) string {
 // hostName is a name of DNS, or an IPv4 address.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?$`)
 
-// isHost says whether a text is a host with or without a port.
+// isHost reports whether a text is a host with or without a port.
 func isHost(text string) bool {
 	host, port, found := text, "", false
 	if i := strings.LastIndexByte(text, ':'); i > strings.LastIndexByte(text, ']') {

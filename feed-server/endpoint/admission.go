@@ -22,7 +22,7 @@ const doubtedLookups = 8
 // AdmissionConfig says what is shared out among clients.
 type AdmissionConfig struct {
 	Limits Limits
-	// Certificates say which authorities sign those of readers; nil where bytes are plain.
+	// Certificates name the authorities that sign readers' certificates; nil without TLS.
 	Certificates *certificate.Files
 	// Proxies whose X-Forwarded-For, -Proto, -Host and -Port are believed.
 	Proxies Proxies
@@ -79,8 +79,8 @@ func (a *Admission) AccessLog() *AccessLog { return a.cfg.AccessLog }
 // AddressOf is a client's address, see Proxies.AddressOf.
 func (a *Admission) AddressOf(r *http.Request) netip.Addr { return a.cfg.Proxies.AddressOf(r) }
 
-// Identify says who asks, as Readers.Identify does. Unknown credentials are answered late if
-// their address showed too many of them; valid ones are not, whatever else comes from their
+// Identify identifies the client, as Readers.Identify does. Unknown credentials are answered late
+// if their address showed too many of them; valid ones are not, whatever else comes from their
 // address.
 func (a *Admission) Identify(s *registry.Snapshot, r *http.Request) (Identity, *problem.Problem) {
 	a.edge.look(r)

@@ -46,7 +46,7 @@ func ClassOf(r *http.Request) Class {
 	return Person
 }
 
-// Proxies are those whose word about a client's address is taken.
+// Proxies are the networks of proxies whose statement of a client's address is trusted.
 type Proxies []netip.Prefix
 
 // ParseProxies reads addresses and networks, as CIDRs.
@@ -149,7 +149,7 @@ func (p Proxies) trust(address netip.Addr) bool {
 	return slices.ContainsFunc(p, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// Trusted says whether a request came by a proxy that is believed.
+// Trusted reports whether a request came by a proxy that is believed.
 func (p Proxies) Trusted(r *http.Request) bool {
 	return p.trust(remoteOf(r.RemoteAddr))
 }

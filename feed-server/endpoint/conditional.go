@@ -48,7 +48,7 @@ func Evaluate(r *http.Request, tag string, changed time.Time) Condition {
 	return Proceed
 }
 
-// RangeHolds says whether the range that a request asks for is one of what there is
+// RangeHolds reports whether the range that a request asks for is one of what there is
 // (If-Range, RFC 9110, section 13.1.5).
 func RangeHolds(r *http.Request, tag string, changed time.Time) bool {
 	condition := strings.TrimSpace(r.Header.Get("If-Range"))
@@ -71,7 +71,7 @@ func lines(r *http.Request, name string) string {
 	return strings.Join(values, ",")
 }
 
-// Listed says whether an entity tag stands in a list such as If-None-Match has. Weak
+// Listed reports whether an entity tag stands in a list such as If-None-Match has. Weak
 // ones count as weak says.
 func Listed(list, tag string, weak bool) bool {
 	for {

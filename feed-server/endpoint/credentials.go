@@ -27,7 +27,7 @@ func Token(r *http.Request) (secret string, basic bool) {
 }
 
 // CertificateReader returns the reader of the Site whose name stands in the certificate that a
-// request shows, and that certificate; nothing where none was shown. A certificate of no reader is
+// request shows, and that certificate; nothing if none was shown. A certificate of no reader is
 // refused. Check the token first: clients show a certificate at each server that asks for one.
 func CertificateReader(files *certificate.Files, s *registry.Snapshot, r *http.Request) (reader string, cert *x509.Certificate, refused *problem.Problem) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {

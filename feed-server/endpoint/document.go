@@ -25,7 +25,7 @@ const (
 	writeBuffer = 32 << 10
 )
 
-// Document is what is made for who asks, as it is sent.
+// Document is what is made for the client, as it is sent.
 type Document struct {
 	MediaType string
 	// Cache is its Cache-Control; Vary are the headers that it depends on, but for

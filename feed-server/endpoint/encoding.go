@@ -21,7 +21,7 @@ func NewCompressor(out io.Writer) *zstd.Encoder {
 	return z
 }
 
-// AcceptsGzip says whether a client takes the content coding gzip (RFC 9110, section 12.5.3). A
+// AcceptsGzip reports whether a client takes the content coding gzip (RFC 9110, section 12.5.3). A
 // client without Accept-Encoding gets the plain content.
 func AcceptsGzip(r *http.Request) bool {
 	return quality(lines(r, "Accept-Encoding"), "gzip") > 0
@@ -30,7 +30,7 @@ func AcceptsGzip(r *http.Request) bool {
 // AcceptsZstd says the same of zstd (RFC 8878).
 func AcceptsZstd(r *http.Request) bool { return quality(lines(r, "Accept-Encoding"), "zstd") > 0 }
 
-// PrefersJSON says whether a client takes JSON rather than HTML. One that takes both
+// PrefersJSON reports whether a client takes JSON rather than HTML. One that takes both
 // alike is a person's browser.
 func PrefersJSON(r *http.Request) bool {
 	accept := lines(r, "Accept")

@@ -8,7 +8,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Facts are what lists tell of an object as JSON. They do not tell who sent it.
+// Facts are what lists publish about an object as JSON. They omit its sender.
 type Facts struct {
 	Size         int64       `json:"size"`
 	Digest       wire.Digest `json:"sha256"`

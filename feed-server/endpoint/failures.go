@@ -17,14 +17,14 @@ import (
 	"github.com/substorm/substorm/internal/problem"
 )
 
-// guessLines is how many lines of the log tell of failures: the rest is counted.
+// guessLines bounds the log lines about failures: the rest is counted.
 var guessLines = Rate{PerSecond: 1, Burst: 20}
 
 // failures slow down clients that fail to authenticate: an address that failed too often gets its
 // answer late. The next try of a client that waits for its answer comes that much later.
 type failures struct {
 	allowed Rate
-	// hold is how long an answer is held back at most, and held are those that are.
+	// hold is how long an answer is held back at most, and held are the answers that are held back.
 	hold    time.Duration
 	held    *Places
 	proxies Proxies
@@ -54,7 +54,7 @@ func (f *failures) tooMany(address netip.Addr) bool {
 	return false
 }
 
-// limits are those of an address, and of its network.
+// limits are the limits of an address, and of its network.
 func (f *failures) limits(address netip.Addr) []*rate.Limiter {
 	all := []*rate.Limiter{f.of(client{address: address}, f.allowed)}
 	if network := (client{address: address}).network(); network.wide {

@@ -47,7 +47,7 @@ type Limits struct {
 	Clients int
 }
 
-// DefaultLimits are those where nothing is said.
+// DefaultLimits are the limits that apply by default.
 func DefaultLimits() Limits {
 	return Limits{
 		Person: Rate{PerSecond: 200, Burst: 2000}, Robot: Rate{PerSecond: 100, Burst: 1000}, Failures: Rate{PerSecond: 0.5, Burst: 20},
@@ -73,7 +73,7 @@ type Limiter struct {
 	rates
 }
 
-// rates are those of the clients that asked last.
+// rates are the limits of the clients that asked last.
 type rates struct {
 	most int
 
@@ -82,7 +82,7 @@ type rates struct {
 	recent  list.List                // who asked last is in front
 }
 
-// client is who is limited.
+// client is the subject of a limit.
 type client struct {
 	address netip.Addr
 	reader  string
@@ -138,7 +138,7 @@ func (l *Limiter) Admit(ctx context.Context, class Class, address netip.Addr, wh
 	return nil
 }
 
-// reservations are those of a client and of its network.
+// reservations are the reservations of a client and of its network.
 type reservations []*rate.Reservation
 
 // reserve takes one of what a client may, and of what its network may: nothing of that where the client itself asks far too often.
@@ -185,8 +185,8 @@ func (l Limits) rate(class Class) Rate {
 	return l.Person
 }
 
-// of returns a client's limiter, which begins with what it is allowed. The one that
-// asked longest ago is forgotten where there are too many.
+// of returns a client's limiter, which starts with the full burst. The one that asked longest ago
+// is forgotten if there are too many.
 func (l *rates) of(c client, allowed Rate) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -44,7 +44,7 @@ func (v *Request) count() {
 	}
 }
 
-// countOf tells of what was sent of an instrument.
+// countOf counts what was sent of an instrument.
 func (v *Request) countOf(instrument string, bytes int64) {
 	v.logAccess(instrument, bytes)
 	if v.check.cfg.Count != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// readersShare is the part of all places, turns and waiting requests that is kept for
-	// who has shown a valid token or certificate: one of so many, at least one.
+	// readersShare is the part of all places, turns and waiting requests that is kept for clients
+	// with a valid token or certificate: one of so many, at least one.
 	readersShare = 4
 	// addressShare is the part of the others that one address may hold.
 	addressShare = 8
@@ -101,15 +101,15 @@ func (p *Places) fill(anonymous bool) float64 {
 	return max(taken, float64(p.anonymously)/float64(p.anonymous))
 }
 
-// Enter takes a place for who asks from an address, which leave gives back. The problem
-// says why there is none.
+// Enter takes a place for the client from an address, which leave gives back. The problem says why
+// there is none.
 func (p *Places) Enter(address netip.Addr, who Identity) (leave func(), refused *problem.Problem) {
 	leave, refused, _ = p.EnterBelow(1, address, who)
 	return leave, refused
 }
 
-// EnterBelow is Enter while less than a part is taken of the places that who asks may have. Otherwise it gives way: there is neither a place
-// nor a problem.
+// EnterBelow is Enter while less than a part is taken of the places that the client may have. Otherwise the request gives way: it
+// returns neither a place nor a problem.
 func (p *Places) EnterBelow(part float64, address netip.Addr, who Identity) (leave func(), refused *problem.Problem, givesWay bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -164,7 +164,7 @@ func TestWideNetworks(t *testing.T) {
 	of := func(i int) netip.Addr {
 		return network64(netip.MustParseAddr(fmt.Sprintf("2001:db8:1:%x::1", i)))
 	}
-	p := NewPlaces(400, podFull) // 300 of them for who shows nothing
+	p := NewPlaces(400, podFull) // 300 of them for anonymous clients
 	held := 0
 	for i := range 400 {
 		if _, refused := p.Enter(of(i), Identity{}); refused == nil {

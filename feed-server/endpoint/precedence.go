@@ -48,14 +48,14 @@ const (
 	// stepDown and stepUp are by how many percent of a rank is let in less or more, each second: a rank that is let in again uses the
 	// CPU again, so it comes back more slowly than it gave way.
 	stepDown, stepUp = 25, 10
-	// robotPlaces and bulkPlaces are the parts of the places for requests that may be taken when a robot, and when a bulk reader, gets one. The
-	// rest is for those who go first: a place that a slow client has is not free again before its answer is sent, which may take hours.
+	// robotPlaces and bulkPlaces are the parts of the places for requests that may be taken when a robot, and when a bulk reader, gets one.
+	// The rest is for higher ranks: a place that a slow client has is not free again before its answer is sent, which may take hours.
 	robotPlaces, bulkPlaces = 0.8, 0.9
 	// calmFor is for how many seconds every request of a rank has to find a place until it counts as let in again: who gives way for want of
 	// places does so whenever one more is taken, and not when one less is.
 	calmFor = 10
-	// giveWayAfter is when those who gave way may come again, in seconds, and giveWaySpread up to how much later, so that
-	// they do not come together.
+	// giveWayAfter is when clients that gave way may retry, in seconds, and giveWaySpread up to how much later, so that
+	// they do not retry together.
 	giveWayAfter, giveWaySpread = 30, 30
 )
 
@@ -210,7 +210,7 @@ func whoGoesFirst(rank Rank) string {
 	return "bundles, mirrors, rsync and programs give way to people"
 }
 
-// rankOf is the rank of who asks, for something that is read in bulk or not.
+// rankOf is the rank of a client, for a request that reads in bulk or not.
 func rankOf(class Class, who Identity, bulk bool) Rank {
 	switch {
 	case bulk || class == Robot && !who.Reader.Anonymous():

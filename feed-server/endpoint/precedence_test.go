@@ -49,7 +49,8 @@ func tells(p *Precedence) string {
 	return fmt.Sprintf("%s %d %d", cause, robots, bulk)
 }
 
-// TestPart: of a rank that gives way in part, that part is let in, and those of higher ranks all are.
+// TestPart: a rank that gives way in part is admitted in that part, and higher ranks are admitted
+// entirely.
 func TestPart(t *testing.T) {
 	p := NewPrecedence(true, prometheus.NewRegistry())
 	p.Look(1)

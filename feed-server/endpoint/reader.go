@@ -20,18 +20,18 @@ import (
 // with a salt of its own, so the first look at one costs a hash for each of them.
 const knownTokens = 4096
 
-// Identity is who asks, and by what that is known.
+// Identity is an identified client, and the credentials that identify it.
 type Identity struct {
 	Reader access.Reader
 	// Ambient: a browser shows it by itself, also for other sites' pages.
 	Ambient bool
-	// By is the hash of the token that was shown; zero where none was.
+	// By is the hash of the token that was shown; zero if none was.
 	By wire.TokenHash
-	// Certificate that was shown, where no token was; nil where none was.
+	// Certificate that was shown without a token; nil if none was.
 	Certificate *x509.Certificate
 }
 
-// Holds says whether what was shown once stands for the same reader in a registry.
+// Holds reports whether what was shown once stands for the same reader in a registry.
 func (i Identity) Holds(s *registry.Snapshot) bool {
 	switch {
 	case i.Reader.Anonymous():
@@ -50,10 +50,10 @@ func tokensOf(s *registry.Snapshot, reader access.Reader) []wire.TokenHash {
 	return s.Readers[reader.String()].Tokens
 }
 
-// Readers tell who asks by the token or certificate that a request shows. The zero
-// value is ready, and knows no certificates.
+// Readers identify clients by the token or certificate of a request. The zero value is ready, and
+// knows no certificates.
 type Readers struct {
-	// Certificates say which authorities sign those of readers.
+	// Certificates name the authorities that sign readers' certificates.
 	Certificates *certificate.Files
 
 	mu    sync.Mutex

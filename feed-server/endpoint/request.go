@@ -29,7 +29,7 @@ const (
 	statusClientGone = 499
 )
 
-// Request is one request, with what is known of who asks.
+// Request is one request, with what is known of its client.
 type Request struct {
 	*http.Request
 	W        http.ResponseWriter
@@ -66,8 +66,8 @@ func RequestOf(r *http.Request) *Request {
 	return v
 }
 
-// Renew looks again who asks, and what the registry says now: for answers that go on. If it
-// returns a problem, it changes nothing.
+// Renew identifies the client again, by the current registry: for live answers. If it returns a
+// problem, it changes nothing.
 func (v *Request) Renew() *problem.Problem {
 	now := v.check.cfg.Registry()
 	who, p := v.check.cfg.Admission.readers.Identify(now, v.Request)
@@ -93,8 +93,8 @@ func (v *Request) Still(instrument string) (wire.InstrumentEntry, error) {
 	return in, nil
 }
 
-// Offered is Still of what is offered to mirrors, which are the Site's own instruments: those of other Sites are pulled
-// there, and one that came from who asks would be sent back.
+// Offered is Still for what is offered to mirrors, which are the Site's own instruments: instruments of other Sites are
+// pulled there, and a mirror would get its own instruments back.
 func (v *Request) Offered(instrument string) (wire.InstrumentEntry, error) {
 	if wire.IsGuest(instrument) {
 		return wire.InstrumentEntry{}, ErrOver
@@ -102,10 +102,10 @@ func (v *Request) Offered(instrument string) (wire.InstrumentEntry, error) {
 	return v.Still(instrument)
 }
 
-// Base is the Site's address for who asks, without a slash at its end.
+// Base is the Site's address for the client, without a slash at its end.
 func (v *Request) Base() string { return v.check.base(v) }
 
-// About says whose data is asked for, to those who count.
+// About sets the instrument that the request is counted for.
 func (v *Request) About(instrument string) { v.about = instrument }
 
 // Share says that so many bytes of an instrument's data were sent, where an answer is
@@ -134,8 +134,8 @@ func (v *Request) Instrument(name, what string) (wire.InstrumentEntry, *problem.
 	return in, v.Verdict(in, what, time.Time{})
 }
 
-// MayRead says whether who asks may read the archive of an instrument at all, without a
-// word about why not.
+// MayRead reports whether the client may read the archive of an instrument at all, without a
+// reason.
 func (v *Request) MayRead(name string) bool {
 	in, known := v.Snapshot.Instruments[name]
 	return known && v.Verdict(in, name, time.Time{}) == nil
@@ -149,8 +149,8 @@ func (v *Request) Ready() *problem.Problem {
 	return problem.New(http.StatusServiceUnavailable, "this replica does not know the Site's Instruments yet").After(RetryAway)
 }
 
-// Verdict says why who asks may not have what was observed at a time; nil: they may.
-// The zero time asks for the instrument as such.
+// Verdict says why the client may not have what was observed at a time; nil: it may. The zero time
+// asks for the instrument as such.
 func (v *Request) Verdict(in wire.InstrumentEntry, what string, observed time.Time) *problem.Problem {
 	if !observed.IsZero() {
 		v.observed = observed
@@ -168,17 +168,18 @@ func (v *Request) Verdict(in wire.InstrumentEntry, what string, observed time.Ti
 	}
 }
 
-// Sees says whether who asks may have what was observed at a time.
+// Sees reports whether the client may have what was observed at a time.
 func (v *Request) Sees(in wire.InstrumentEntry, observed time.Time) bool {
 	return access.Decide(access.Archive, v.Reader, in.Instrument, in.Access, observed, v.Now) == access.Granted
 }
 
-// Embargoed says whether anything of an instrument may be hidden from who asks.
+// Embargoed reports whether anything of an instrument may be hidden from the client.
 func (v *Request) Embargoed(in wire.InstrumentEntry) bool {
 	return access.Decide(access.Archive, v.Reader, in.Instrument, in.Access, v.Now, v.Now) == access.Hidden
 }
 
-// EmbargoStep is how often what depends on an embargo changes by itself for those from whom something is hidden.
+// EmbargoStep is how often content that depends on an embargo changes by itself for clients from which data is
+// hidden.
 const EmbargoStep = time.Minute
 
 // ArchiveTag returns a tag of what the archive holds of an instrument. If some of that is hidden from the client, it is
@@ -195,8 +196,8 @@ func NotFound(what string) *problem.Problem {
 	return problem.New(http.StatusNotFound, "nothing is published as %s: /archive/ lists what is", what)
 }
 
-// Damaged counts an object of an instrument whose bytes in the store are not those that
-// were received, or are gone, and tells of it.
+// Damaged counts an object of an instrument whose bytes in the store are not those that were
+// received, or are gone, and reports it.
 func (v *Request) Damaged(instrument string, err error) {
 	v.check.metrics.damaged.Inc()
 	var broken *objectpath.Broken
@@ -245,7 +246,7 @@ func Policy(in wire.InstrumentEntry, most time.Duration) string {
 	return fmt.Sprintf("%s, max-age=%d, stale-while-revalidate=%d", scope, seconds, seconds)
 }
 
-// Public says whether everybody may have all of an instrument's archive.
+// Public reports whether everybody may have all of an instrument's archive.
 func Public(in wire.InstrumentEntry) bool {
 	return in.Access != nil && in.Access.Archive == wire.AccessPublic && in.Access.EmbargoMillis == 0
 }

@@ -71,7 +71,7 @@ func (s *Sockets) ConnState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// open counts a connection, and closes others where there are too many.
+// open counts a connection, and closes others if there are too many.
 func (s *Sockets) open(c net.Conn) {
 	address := network64(remoteOf(c.RemoteAddr().String()))
 	s.mu.Lock()

@@ -181,7 +181,8 @@ func (t *Turns) give(c client) {
 	t.share()
 }
 
-// share gives what is free to those who wait: first to who had a turn longest ago, or else came first.
+// share gives free turns to the waiting requests: first to the client whose last turn is longest ago,
+// or else to the first that came.
 func (t *Turns) share() {
 	for t.free > 0 {
 		e := t.next()
@@ -213,7 +214,8 @@ func (t *Turns) next() (next *list.Element) {
 	return next
 }
 
-// serve notes who got a turn, and forgets the clients that got none for longest where there are too many.
+// serve records that a client got a turn, and forgets the clients that got none for longest if there
+// are too many.
 func (t *Turns) serve(c client) {
 	t.count++
 	t.served[c] = t.count

@@ -78,8 +78,8 @@ func (l *Latest) remove(e *list.Element) Kept {
 	return *k
 }
 
-// Take removes and returns what is due, longest waiting first: as much as most
-// bytes hold, and always one item where there is one.
+// Take removes and returns what is due, longest waiting first: at most so many bytes, and at least
+// one item if any is due.
 func (l *Latest) Take(most int) []Kept {
 	var due []Kept
 	for size := 0; l.waiting.Len() > 0; {

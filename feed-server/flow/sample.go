@@ -16,9 +16,9 @@ const MinInterval = 10 * time.Millisecond
 // gathered for 100 ms. An item that comes later still is a second sample of the interval.
 const grace = 250 * time.Millisecond
 
-// Sample lets the newest item of each source and interval through. Intervals are
-// those of the items' own times, counted from the Unix epoch, so that consumers
-// with one interval get the same samples, also from another replica.
+// Sample lets the newest item of each source and interval through. Intervals follow the items' own
+// times, counted from the Unix epoch, so that consumers with one interval get the same samples,
+// also from another replica.
 type Sample struct {
 	interval time.Duration
 	sources  map[string]*sampled
@@ -53,8 +53,7 @@ func (s *Sample) Interval(at time.Time) (index int64) {
 	return floorDiv(at.UnixNano(), int64(s.interval))
 }
 
-// Offer takes an item that came now. Those that are counted in its Also lie in
-// its interval.
+// Offer takes an item that came now. Items that are counted in its Also are in its interval.
 func (s *Sample) Offer(i Item, now time.Time) {
 	index := s.Interval(i.At)
 	s.sampled += i.Also

@@ -25,7 +25,7 @@ const (
 // goroutine; what it starts ends with close.
 type ahead struct {
 	archive Archive
-	// known says whether nothing of a record will be read.
+	// known reports whether nothing of a record will be read.
 	known func(*wire.Record) bool
 	// records are how many may be read at a time: at first the one that is wanted and
 	// another, which may hold the first sample too; nothing else is to delay that.
@@ -94,8 +94,8 @@ func (f *fetch) read(ctx context.Context, archive Archive, r wire.Record) {
 	}
 }
 
-// open opens a record: what was read of it ahead, or the archive's. Errors: as
-// Archive.Open; those of its bytes come as they are read.
+// open opens a record, from the bytes read ahead or from the archive. Errors: as Archive.Open;
+// errors of its bytes come as they are read.
 func (a *ahead) open(ctx context.Context, r *wire.Record) (io.ReadCloser, error) {
 	f := a.fetches[r.ID]
 	if f == nil {

@@ -94,7 +94,7 @@ func (h *Handler) turn(r *http.Request) (done func(), p *problem) {
 	return nil, p.after(int(endpoint.TurnPatience / time.Second))
 }
 
-// still says whether the caller may have what is being sent now, too. Errors:
+// still reports whether the caller may have what is being sent now, too. Errors:
 // endpoint.ErrOver.
 func still(r *http.Request, d *dataset, q question) error {
 	v := endpoint.RequestOf(r)
@@ -183,7 +183,8 @@ func refusal(err error) *problem {
 	return failure(codeUpstream, "the archive does not answer, or an object in it is damaged").of(err)
 }
 
-// tell tells the access check of an object whose bytes are not those that were received, or gone.
+// tell reports an object to the access check whose bytes are not those that were received, or are
+// gone.
 func tell(r *http.Request, d *dataset, err error) {
 	if errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
 		endpoint.RequestOf(r).Damaged(d.instrument.Instrument, err)

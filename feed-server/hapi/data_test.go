@@ -50,7 +50,7 @@ func TestCSV(t *testing.T) {
 	if diff := cmp.Diff(wantCSV, string(body)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// Late samples are merged in; those of a duplicate segment are not served.
+	// Late samples are merged in; samples of a duplicate segment are not served.
 	l.segment(t, "mag", "raw", 100, datagram{second(1800), second(1).Add(500*time.Millisecond).Format("2006-01-02T15:04:05.000Z,") + "0,0,0,0,late"})
 	l.segment(t, "mag", "raw", 101, sample(second(2), "0,0,0,0,gone")).State = wire.StateDuplicate
 	_, body = l.get(t, "/data", between("mag/field", second(1), second(3)))
@@ -115,7 +115,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestNoData: an empty time is no error, and its header says so.
+// TestNoData: an empty time range is no error, and its header states it.
 func TestNoData(t *testing.T) {
 	l := newMagnetometer(t)
 	answer, body := l.get(t, "/data", between("mag/field", second(0).Add(1e6), second(0).Add(2e6)))

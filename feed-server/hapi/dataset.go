@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// caller is who asks, and when.
+// caller is a request, and its time.
 type caller struct {
 	*endpoint.Request
 	now time.Time
@@ -50,8 +50,8 @@ type dataset struct {
 // datasetID is what a channel is called.
 func datasetID(instrument, channel string) string { return instrument + "/" + channel }
 
-// datasets returns those that the caller may read, by id. A channel that cannot be
-// read is left out.
+// datasets returns the datasets that the caller may read, by id. A channel that cannot be decoded
+// is left out.
 func (h *Handler) datasets(c *caller) []*dataset {
 	var all []*dataset
 	for _, name := range slices.Sorted(maps.Keys(c.Snapshot.Instruments)) {
@@ -147,7 +147,7 @@ func (d *dataset) delay() time.Duration {
 	return time.Duration(d.channel.Time.MaxDelayMillis) * time.Millisecond
 }
 
-// holds says whether a record's payloads are the dataset's.
+// holds reports whether a record's payloads are the dataset's.
 func (d *dataset) holds(r *wire.Record) bool {
 	if r.State != wire.StateCurrent {
 		return false
@@ -179,8 +179,8 @@ type span struct {
 
 const day = 24 * time.Hour
 
-// span asks the archive. Both ends are those of days, the last a future one while the
-// instrument sends, so that they do not change with every sample.
+// span asks the archive. Both ends are ends of days, the last a future one while the instrument
+// sends, so that they do not change with every sample.
 func (h *Handler) span(ctx context.Context, c *caller, d *dataset) (span, *problem) {
 	from, to, ok, err := h.cfg.Archive.Span(ctx, d.instrument.Instrument, d.channel.Datagrams != "")
 	if err != nil {

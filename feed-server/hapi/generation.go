@@ -97,8 +97,7 @@ func (s said) told() told {
 	return t
 }
 
-// parameter returns what is said of a parameter, as it is now where there was none of
-// its name.
+// parameter returns the description of a parameter, or the current one if it had none of its name.
 func (s said) parameter(p decode.Parameter) (units *string, description string) {
 	text, description := p.Units, p.Description
 	for i := range s.channel.Parameters {
@@ -130,8 +129,8 @@ func (d *dataset) describeSpan(s span, chosen []int, q question) info {
 	return d.describe(s, chosen, d.of(&first), later)
 }
 
-// differ tells generations by what differs from is. Those that follow each other and
-// say the same of the dataset are one.
+// differ returns the generations with their differences from is. Consecutive ones with the same
+// description of the dataset are merged.
 func (d *dataset) differ(is said, chosen []int, generations []wire.Description) []generation {
 	parameters := pick(d.decoder.Parameters(), chosen)
 	base := members(is.told())

@@ -124,8 +124,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// TestGenerationTag: who has an answer with a header asks again when what is described
-// in it changed, and not for what stands beside it.
+// TestGenerationTag: a cached answer with a header is invalid once the description in it changed,
+// and stays valid if other descriptions change.
 func TestGenerationTag(t *testing.T) {
 	now, generations := described()
 	l := newLab(t, now)

@@ -33,8 +33,8 @@ const Version = "3.3"
 // Path is what all requests begin with.
 const Path = "/hapi"
 
-// Archive finds and opens what an instrument's data lies in. A record's time is that
-// of observation, otherwise of receipt. Errors of all methods are those of the store.
+// Archive finds and opens the objects of an instrument's data. A record's time is the time of
+// observation, otherwise of receipt. Errors of all methods are those of the store.
 type Archive interface {
 	// Span returns the least and greatest time of all objects of an instrument, or times beyond
 	// these; ok is false if there are none. Told: only objects with a time of observation count, as
@@ -45,15 +45,14 @@ type Archive interface {
 	Observed(ctx context.Context, instrument string, from, to time.Time) iter.Seq2[wire.Record, error]
 	// Tag changes whenever what Observed yields does.
 	Tag(ctx context.Context, instrument string, from, to time.Time) (string, error)
-	// Open opens an object's bytes. The last read fails where they are not those that
-	// were received.
+	// Open opens an object's bytes. The last read fails if they are not those that were received.
 	Open(ctx context.Context, r wire.Record) (io.ReadCloser, error)
 }
 
 // Config says what is served, and to which clients.
 type Config struct {
 	Site string
-	// Contact is whom to ask about the server.
+	// Contact is the contact for questions about the server.
 	Contact string
 	// AccessCheck lets clients in.
 	AccessCheck *endpoint.AccessCheck

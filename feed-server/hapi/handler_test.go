@@ -149,7 +149,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestAccess asks as an anonymous reader, as a reader, and as one who is named.
+// TestAccess asks as an anonymous reader, as a reader, and as a reader that the instrument names.
 func TestAccess(t *testing.T) {
 	with := func(name string, a *wire.AccessEntry) wire.InstrumentEntry {
 		e := magnetometer()

@@ -47,7 +47,7 @@ type parameter struct {
 // timeName is what the time of a sample is called.
 const timeName = "Time"
 
-// types are those of parameters as HAPI calls them.
+// types are HAPI's names of parameter types.
 var types = map[string]string{wire.ParameterDouble: "double", wire.ParameterInteger: "integer", wire.ParameterString: "string"}
 
 // describe says what a dataset holds, of the chosen parameters; nil chooses all. It follows the

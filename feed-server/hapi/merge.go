@@ -51,7 +51,7 @@ type merger struct {
 
 	// row is a sample that is held: time and values.
 	row []byte
-	// recent holds samples for those who ask next; scratch is where they are decoded.
+	// recent holds samples for later requests; scratch is where they are decoded.
 	recent  *recent
 	scratch source
 
@@ -178,8 +178,8 @@ func (m *merger) openRecord(ctx context.Context, r *wire.Record) error {
 	return nil
 }
 
-// look finds the records of the next window: those whose samples begin in it; in the
-// first one also those that began before.
+// look finds the records of the next window: records whose samples begin in it; in the first one
+// also records that began before.
 func (m *merger) look(ctx context.Context) error {
 	begin, end := max(m.window, m.from), m.to
 	if m.to-begin > int64(m.length) { // both are of one dataset: their difference fits
@@ -232,9 +232,8 @@ func (m *merger) sort() {
 	})
 }
 
-// narrow leaves the later ones of too many records to another window, and returns where
-// that begins; some is false where all are needed. Those that begin at one time stay
-// together.
+// narrow leaves the later ones of too many records to another window, and returns where that
+// begins; some is false if all are needed. Records that begin at one time stay together.
 func (m *merger) narrow() (begin int64, some bool) {
 	m.sort()
 	n := m.many
@@ -258,7 +257,7 @@ func (m *merger) drop(n int) {
 	m.pending = m.pending[:n]
 }
 
-// sources are those that are open, by the time of what they hold next; of one time what
+// sources are the open ones, by the time of the next sample they hold; for one time the source that
 // was received last comes last.
 type sources []*source
 

@@ -33,7 +33,7 @@ const samplesMemory = defaultMemory - defaultMemory/aheadPart
 type shelf struct {
 	records []wire.Record
 	content func(r wire.Record) []byte
-	// open are those that are open, opened all that ever were.
+	// open is the number of open records, opened the number ever opened.
 	open, opened atomic.Int64
 	asked        int
 }

@@ -126,7 +126,7 @@ func choose(asked string, parameters []decode.Parameter) ([]int, *problem) {
 	return chosen, nil
 }
 
-// matches says whether a client has what a tag is of (RFC 9110, weak comparison).
+// matches reports whether a client has what a tag is of (RFC 9110, weak comparison).
 func matches(ifNoneMatch, tag string) bool {
 	for one := range strings.SplitSeq(ifNoneMatch, ",") {
 		one = strings.TrimSpace(one)

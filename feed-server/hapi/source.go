@@ -196,9 +196,9 @@ func (m *merger) decode(r *wire.Record, body io.Reader, emit func(decode.Sample)
 // cutTo is the coarsest precision that the times of a record may have been cut to.
 const cutTo = time.Second
 
-// reach is between which times, both included, the samples of a record lie: where it was decoded as it was archived, between those that were found,
-// otherwise around when it was received; and of objects within the times that are believed. The precision that its times were cut to then is no
-// longer known; those of samples are cut to today's.
+// reach is between which times, both included, the samples of a record are: if it was decoded when it was archived, between the times that
+// were found, otherwise around the time of receipt; for objects within plausible times. The precision to which its times were cut then is
+// no longer known; times of samples are cut to today's.
 func (m *merger) reach(r *wire.Record) (low, high int64) {
 	from, to, told := r.ObservedSpan()
 	// A segment whose span is not believed, because of one datagram perhaps, has samples of other datagrams.

@@ -73,8 +73,8 @@ func (w *writer) appendJSON(b []byte, t int64, values []byte) []byte {
 	return append(b, ']')
 }
 
-// appendArray writes values as arrays of a size, the last dimension innermost, and
-// returns those that follow.
+// appendArray writes values as arrays of a size, the last dimension innermost, and returns the
+// values that follow.
 func appendArray(b []byte, p *decode.Parameter, size []int, values []byte) (out, rest []byte) {
 	if len(size) == 0 {
 		v := values[:p.Width]

@@ -163,7 +163,7 @@ func holes(b Batch, from uint64, state jetstream.StreamState) *Missing {
 	return &m
 }
 
-// deleted says whether what lies from one sequence up to before another, and did not
+// deleted reports whether what lies from one sequence up to before another, and did not
 // come, left the stream.
 func deleted(state jetstream.StreamState, from, to uint64) bool {
 	return from < to && (state.FirstSeq > from || state.NumDeleted > 0)

@@ -101,7 +101,7 @@ func (c *Cursor) Close() {
 	}
 }
 
-// Behind says whether the cursor is on its way through what memory does not hold.
+// Behind reports whether the cursor is on its way through what memory does not hold.
 func (c *Cursor) Behind() bool { return c.behind != nil }
 
 // Place returns the epoch of the stream, and the sequence that is next.

@@ -125,8 +125,7 @@ func (m *Message) Datagrams() []wire.Datagram {
 	return m.datagrams
 }
 
-// Newest returns the index of the datagram that was received last, and false where
-// there is none.
+// Newest returns the index of the datagram that was received last, and false if there is none.
 func (m *Message) Newest() (index int, ok bool) {
 	all := m.Datagrams()
 	return m.newest, len(all) > 0

@@ -155,8 +155,7 @@ type Found struct {
 	// Held is false where the ring does not reach back so far: read the stream up to
 	// where it does.
 	Held bool
-	// Changed is closed when there may be more, for those who are urgent before
-	// others.
+	// Urgent and Changed are closed when there may be more, Urgent first.
 	Urgent, Changed <-chan struct{}
 }
 

@@ -117,7 +117,7 @@ func TestManyReaders(t *testing.T) {
 	reading.Wait()
 }
 
-// A ring that ends tells all, also those who wait, and takes no steps back.
+// The end of a ring reaches all readers, also waiting ones, and is final.
 func TestRingEnds(t *testing.T) {
 	r := NewBudget(1000).NewRing(5)
 	if err := r.Add([]*Message{{Sequence: 4}}, 5); err == nil {
@@ -140,8 +140,8 @@ func TestRingEnds(t *testing.T) {
 	}
 }
 
-// Messages that left the stream before they came here are not held: a reader that wants one is
-// sent to the stream, which says so.
+// Messages that left the stream before they came here are not held: a reader that wants one is sent
+// to the stream, which reports the loss.
 func TestSkip(t *testing.T) {
 	r := NewBudget(10_000).NewRing(1)
 	if err := r.Add([]*Message{{Sequence: 1}, {Sequence: 2}}, 3); err != nil {

@@ -15,8 +15,8 @@ const freeObjects = 256
 // leastWeight is less than Accept can say (RFC 9110, 12.4.2).
 const leastWeight = 0.0001
 
-// findFree is find for who may not have what is under embargo: what is hidden decides
-// nothing.
+// findFree is find for clients that may not have data under embargo: hidden objects do not affect
+// the result.
 func (l *Latest) findFree(v *endpoint.Request, in wire.InstrumentEntry, what string) (best wire.Record, found bool, p *problem.Problem) {
 	until := v.Now.Add(-in.Access.Embargo())
 	records, err := l.cfg.Catalog.Newest(v.Context(), in.Instrument, freeObjects, until)

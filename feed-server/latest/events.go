@@ -77,7 +77,7 @@ func (l *Latest) serveEvents(v *endpoint.Request) *problem.Problem {
 	return endpoint.Follow(v, records, f.event)
 }
 
-// follower is who follows an instrument.
+// follower is a client that follows an instrument.
 type follower struct {
 	l                     *Latest
 	v                     *endpoint.Request

@@ -19,7 +19,7 @@ import (
 const (
 	// Root is what the paths begin with: /latest/<instrument>.
 	Root = "/latest/"
-	// eventsEnd is what those of the events end with.
+	// eventsEnd is the end of the paths of events.
 	eventsEnd = "/events"
 	// unknownAge is how long the latest of an instrument without a cadence may be kept.
 	unknownAge = 10 * time.Second
@@ -36,8 +36,8 @@ type Catalog interface {
 	Newest(ctx context.Context, instrument string, most int, until time.Time) ([]*wire.Record, error)
 	// Types returns the media types of what came lately.
 	Types(ctx context.Context, instrument string) ([]string, error)
-	// Subscribe tells of the newest object of any type: the one that is now, and each that is
-	// then. A slow subscriber misses those in between.
+	// Subscribe yields the newest object of any type: the current one, and each newer one. A slow
+	// subscriber misses objects in between.
 	Subscribe(instrument string) (records <-chan wire.Record, cancel func())
 }
 
@@ -133,7 +133,7 @@ func nothingLatest(in wire.InstrumentEntry, what string) *problem.Problem {
 	return endpoint.NotFound(what)
 }
 
-// isPage says whether a client asks for a page to show to a person. It gets the newest object, whatever its type: an answer may
+// isPage reports whether a client asks for a page to show to a person. It gets the newest object, whatever its type: an answer may
 // disregard Accept (RFC 9110, 12.5.1), and a picture is more use than a refusal.
 func isPage(accept []string) bool { return endpoint.Accepted(accept, "text/html") > 0 }
 

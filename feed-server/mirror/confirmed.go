@@ -20,8 +20,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// puller is the declaration of who asks as a reader that pulls; nil: the Site does not wait for who asks. FeedConsumers and mirrors that
-// are pushed to are other identities than the reader of their name.
+// puller is the client's declaration as a reader that pulls; nil: the Site does not wait for the client. FeedConsumers and mirrors
+// that are pushed to are other identities than the reader of their name.
 func puller(v *endpoint.Request) *wire.ReaderEntry {
 	name := v.Reader.String()
 	e, declared := v.Snapshot.Readers[name]
@@ -145,7 +145,7 @@ func (x *Index) has(v *endpoint.Request, day *catalog.Day, line mirrorindex.Conf
 	return has, true
 }
 
-// expired says whether a day has expired: some of it has, and nothing is current.
+// expired reports whether a day has expired: some of it has, and nothing is current.
 func expired(day *catalog.Day) (is bool) {
 	for _, r := range day.Records {
 		if r.State == wire.StateCurrent {
@@ -156,7 +156,7 @@ func expired(day *catalog.Day) (is bool) {
 	return is
 }
 
-// maxSkew is by how much the clock of a mirror may be ahead before the log says so.
+// maxSkew is how far the clock of a mirror may be ahead before it is logged.
 const maxSkew = time.Minute
 
 // report notes how a run of a mirror ended. A mirror whose clock is ahead says so in the future: it has what there is by now, and no more.

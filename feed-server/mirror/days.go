@@ -77,9 +77,9 @@ func (x *Index) daysOf(v *endpoint.Request, out *lines, q mirrorindex.DaysQuesti
 	return nil
 }
 
-// goneLine answers about an instrument that who asks may not read. A mirror that holds a copy closes it where the instrument is closed to the
-// mirror, and keeps it where the instrument is absent. The client has to know the name, and learns no more than the status of /archive/<name>/
-// says: 401 or 403, and 404.
+// goneLine answers about an instrument that the client may not read. A mirror that holds a copy closes it where the instrument is closed to
+// the mirror, and keeps it where the instrument is absent. The client has to know the name, and learns no more than the status of
+// /archive/<name>/ says: 401 or 403, and 404.
 func goneLine(v *endpoint.Request, name string) mirrorindex.DaysLine {
 	_, declared := v.Snapshot.Instruments[name]
 	return mirrorindex.DaysLine{Instrument: name, Gone: true, Absent: !declared}
@@ -97,7 +97,7 @@ func headOf(in wire.InstrumentEntry) mirrorindex.DaysLine {
 // firstDaily is the first month whose days stand for themselves.
 func firstDaily(now time.Time) string { return now.UTC().AddDate(0, 0, -daily).Format("2006-01") }
 
-// month tells of the days of one, each by itself or together.
+// month writes the lines about the days of a month, one for each or one for all.
 func (x *Index) month(v *endpoint.Request, out *lines, in wire.InstrumentEntry, month string, days []wire.RootDay, together bool) error {
 	all, tag := mirrorindex.DaysLine{Month: month}, sha256.New()
 	listed, withheld := 0, false

@@ -68,7 +68,7 @@ func (x *Index) list(v *endpoint.Request, out *lines, q mirrorindex.ListQuestion
 	return nil
 }
 
-// visible is what a day holds that who asks may have.
+// visible is what a day holds that the client may have.
 type visible struct {
 	v   *endpoint.Request
 	in  wire.InstrumentEntry

@@ -28,7 +28,7 @@ import (
 const (
 	// writeBuffer is how much is written to a client at a time.
 	writeBuffer = 64 << 10
-	// defaultMemory is Config.Memory where nothing is said.
+	// defaultMemory is Config.Memory by default.
 	defaultMemory = 4 * endpoint.CompressorCost
 )
 
@@ -52,7 +52,7 @@ type Config struct {
 	AccessCheck *endpoint.AccessCheck
 	// JetStream has the ledger and the reports, to which what mirrors confirm is written.
 	JetStream jetstream.JetStream
-	// Bundles says how many bundles who asks is sent at the same time.
+	// Bundles is how many bundles the client is sent at the same time.
 	Bundles func(*endpoint.Request) int
 	// Logger gets a line for each mirror whose clock is wrong; nil: none.
 	Logger *slog.Logger

@@ -64,7 +64,7 @@ func post(l *archivetest.Lab, path string, questions ...any) (status int, body [
 	return resp.StatusCode, body
 }
 
-// lines are those of an answer, which must be whole.
+// lines are the lines of an answer, which must be complete.
 func lines[L any](l *archivetest.Lab, path string, questions ...any) []L {
 	l.Helper()
 	status, body := post(l, path, questions...)

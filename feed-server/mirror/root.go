@@ -18,7 +18,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// root answers with the instruments that who asks may read, and their tags.
+// root answers with the instruments that the client may read, and their tags.
 func (x *Index) root(v *endpoint.Request) *problem.Problem {
 	if p := v.Ready(); p != nil {
 		return p
@@ -48,8 +48,8 @@ func (x *Index) root(v *endpoint.Request) *problem.Problem {
 	})
 }
 
-// tagOf is a tag of what the archive holds of an instrument, of all or of a day, with what
-// else an answer to who asks depends on.
+// tagOf is a tag of what the archive holds of an instrument, of all or of a day, with what else an
+// answer to the client depends on.
 func tagOf(v *endpoint.Request, in wire.InstrumentEntry, of string) string {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%d %s %s %d\n", mirrorindex.Format, v.ArchiveTag(in, of), in.UID, in.Generation)

@@ -110,8 +110,8 @@ func (k *taken) allGaps() []wire.Gap {
 	return slices.Clone(k.gaps)
 }
 
-// consume reads a durable with plain nats.go until stop is called: each message is
-// taken after pause, and acknowledged where ack says so.
+// consume reads a durable with plain nats.go until stop is called: each message is taken after
+// pause, and acknowledged if ack returns true.
 func consume(t *testing.T, nc *nats.Conn, stream, consumer string, k *taken, pause time.Duration, ack func(jetstream.Msg) bool) (stop func()) {
 	t.Helper()
 	js, err := jetstream.NewWithAPIPrefix(nc, wire.ConsumerAPI)

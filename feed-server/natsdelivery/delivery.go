@@ -209,7 +209,7 @@ func (d *delivery) hold(ctx context.Context, key string, lease *stream.Lease) er
 	}
 }
 
-// sameWork says whether a worker for one selection does the same for the other. Which
+// sameWork reports whether a worker for one selection does the same for the other. Which
 // instruments it has is no matter: who fills a stream asks for them as they are now, and of a
 // durable the operator sees to that.
 func sameWork(a, b registry.Selection) bool {

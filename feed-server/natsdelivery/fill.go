@@ -44,8 +44,8 @@ type filler struct {
 	// last is the last sequence that the stream had when it was looked at.
 	last    uint64
 	filters filters
-	// incarnation tells this filling from others, and items are those of each subject that
-	// came in it.
+	// incarnation distinguishes this filling from others, and items is the number of items of each
+	// subject in it.
 	incarnation string
 	items       map[string]uint64
 	gaps        uint64

@@ -162,7 +162,7 @@ func TestPaced(t *testing.T) {
 		}
 	}
 	// A second's worth may go at once.
-	if most := 4000 * (took.Seconds() + 1); float64(size) > most { // who is slower here may be given more
+	if most := 4000 * (took.Seconds() + 1); float64(size) > most { // a slower reader may be given more
 		t.Errorf("%d bytes of headers alone in %v, %d messages", size, took, len(k.all("obs")))
 	}
 	if !slices.IsSorted(k.all("obs")) {

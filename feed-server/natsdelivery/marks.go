@@ -34,7 +34,7 @@ func origins(info *jetstream.ConsumerInfo) map[string][]string {
 	return all
 }
 
-// inParts says whether a stream may lose some of a durable's messages before others
+// inParts reports whether a stream may lose some of a durable's messages before others
 // that came earlier.
 func (w *watch) inParts(s *watched) bool {
 	return len(origins(s.info)) > 1 || s.holes || len(w.cursor.Marks[s.name]) > 0
@@ -132,8 +132,8 @@ func (w *watch) least(s *watched) uint64 {
 	return least
 }
 
-// left is the gap from the sequence of a message that has gone to the first that is
-// there, 0 where none is.
+// left is the gap from the sequence of a message that has gone to the first that is there, 0 if
+// none is.
 func left(was wire.DeliveryPlace, from, first uint64) *missing {
 	to := was.Last + 1
 	if first > 0 {
@@ -173,8 +173,7 @@ func selected(info *jetstream.ConsumerInfo) []string {
 	return slices.Clone(info.Config.FilterSubjects)
 }
 
-// firstOf returns the sequence of the first message on subjects, from one on; 0 where
-// there is none.
+// firstOf returns the sequence of the first message on subjects, from one on; 0 if there is none.
 func (w *watch) firstOf(ctx context.Context, s *watched, subjects []string, from uint64) (uint64, error) {
 	if err := w.looks.Wait(ctx); err != nil {
 		return 0, err

@@ -168,7 +168,7 @@ func TestJudgeMissesNothing(t *testing.T) {
 					t.Fatalf("%d is lost and nobody was told; place %+v", s, place)
 				}
 			}
-			floor = max(floor, first-1) // whom nothing waits for any more acknowledges nothing
+			floor = max(floor, first-1) // a durable with nothing waiting acknowledges nothing
 		}
 	})
 }

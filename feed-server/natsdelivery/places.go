@@ -36,7 +36,7 @@ type places struct {
 	dirty  bool
 }
 
-// loadPlaces reads those of a lease.
+// loadPlaces reads the places of a lease.
 func (d *delivery) loadPlaces(ctx context.Context, lease *stream.Lease, leaseKey string) (*places, error) {
 	cursors, err := d.cfg.JetStream.KeyValue(ctx, wire.CursorBucket(d.cfg.Site))
 	if err != nil {
@@ -59,8 +59,8 @@ func (d *delivery) loadPlaces(ctx context.Context, lease *stream.Lease, leaseKey
 	return p, nil
 }
 
-// of returns the place of a consumer in a stream of its own that has an epoch, and a
-// last sequence; false where none is known.
+// of returns the place of a consumer in a stream of its own that has an epoch, and a last sequence;
+// false if none is known.
 func (p *places) of(consumer, uid, epoch string, last uint64) (wire.FeedToken, bool) {
 	p.mu.Lock()
 	is, known := p.cursor.Places[consumer]

@@ -27,8 +27,8 @@ func noted(p *places, uid, epoch string, next uint64, marks map[string]uint64) *
 	return w
 }
 
-// The place that is noted takes the cursor of the same consumer and stream further; and nothing
-// is noted behind a gap that no cursor tells of yet.
+// The place that is noted takes the cursor of the same consumer and stream further; and nothing is
+// noted behind a gap that is in no cursor yet.
 func TestNoted(t *testing.T) {
 	const epoch, name = "1a2008d700b", "NOTICE_" + site
 	p := &places{cursor: wire.FilledCursor{Places: map[string]wire.FilledPlace{}}}

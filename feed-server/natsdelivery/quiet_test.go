@@ -215,9 +215,8 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// All servers restart: a consumer's stream in memory is empty then, and its creation time is
-// the same as before. The newest messages are there again, also those of instruments that are
-// quiet.
+// All servers restart: a consumer's stream in memory is empty then, and its creation time is the
+// same as before. The newest messages are there again, also of instruments that are quiet.
 func TestLatestAllServersRestart(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Operator: true})

@@ -132,7 +132,7 @@ func gapMessage(cfg Config, subject, consumer, id string, at time.Time, data []b
 	return m
 }
 
-// isPublished says whether the stream has the record that is noted: it would be the
+// isPublished reports whether the stream has the record that is noted: it would be the
 // consumer's last.
 func (w *watch) isPublished(ctx context.Context) (bool, error) {
 	name := wire.NoticeStream(w.cfg.Site)

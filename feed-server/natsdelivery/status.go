@@ -15,7 +15,7 @@ import (
 // idleAfter is how long after it last asked for messages a consumer is Idle.
 const idleAfter = time.Minute
 
-// asked says whether a consumer asks for messages, or did so lately.
+// asked reports whether a consumer asks for messages, or did so lately.
 func asked(info *jetstream.ConsumerInfo, now time.Time) bool {
 	recent := func(at *time.Time) bool { return at != nil && now.Sub(*at) < idleAfter }
 	return info.NumWaiting > 0 || recent(info.Delivered.Last) || recent(info.AckFloor.Last)

@@ -8,7 +8,7 @@ import "github.com/substorm/substorm/internal/wire"
 // so there are few.
 const maxUntold = 16
 
-// addGap adds a gap to those that wait, the newest.
+// addGap adds a gap, the newest, to the waiting ones.
 func addGap(untold []wire.Gap, g wire.Gap) []wire.Gap {
 	if n := len(untold); n > 0 && follows(untold[n-1], g) {
 		untold[n-1] = joined(untold[n-1], g)
@@ -17,7 +17,7 @@ func addGap(untold []wire.Gap, g wire.Gap) []wire.Gap {
 	return bounded(append(untold, g))
 }
 
-// retell puts a gap, whose record left its stream unread, before those that wait.
+// retell puts a gap, whose record left its stream unread, before the waiting ones.
 func retell(untold []wire.Gap, g wire.Gap) []wire.Gap {
 	if len(untold) > 0 && follows(g, untold[0]) {
 		untold[0] = joined(g, untold[0])
@@ -26,7 +26,7 @@ func retell(untold []wire.Gap, g wire.Gap) []wire.Gap {
 	return bounded(append([]wire.Gap{g}, untold...))
 }
 
-// bounded makes one of the first two gaps of a stream where there are too many.
+// bounded merges the first two gaps of a stream if there are too many.
 func bounded(untold []wire.Gap) []wire.Gap {
 	if len(untold) <= maxUntold {
 		return untold
@@ -42,7 +42,7 @@ func bounded(untold []wire.Gap) []wire.Gap {
 	return untold // a stream for each: they are two or three
 }
 
-// follows says whether b is more of what a is.
+// follows reports whether b is more of what a is.
 func follows(a, b wire.Gap) bool {
 	return a.Stream == b.Stream && a.Reason == b.Reason && epochOf(a) == epochOf(b)
 }

@@ -253,7 +253,7 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 	return is, nil
 }
 
-// gone says whether a message that waited left its stream.
+// gone reports whether a message that waited left its stream.
 func (w *watch) gone(ctx context.Context, name string, sequence uint64) (bool, error) {
 	s, err := w.cfg.JetStream.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {

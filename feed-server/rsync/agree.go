@@ -12,7 +12,7 @@ const (
 	zstd  = "zstd"
 	zlibx = "zlibx"
 	zlib  = "zlib"
-	// compressions are those that are offered, the one that costs least first.
+	// compressions are the offered ones, the cheapest first.
 	compressions = zstd + " " + zlibx + " " + zlib
 	// maxChoices is how long a client's list of names may be.
 	maxChoices = 256

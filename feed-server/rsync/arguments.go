@@ -17,7 +17,7 @@ const (
 	maxArgumentBytes = 128 << 10
 )
 
-// options are what a client asks for, as far as it concerns who sends.
+// options are a client's options, as far as they concern the sender.
 type options struct {
 	sender        bool
 	recurse, dirs bool

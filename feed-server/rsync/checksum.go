@@ -24,8 +24,8 @@ type checksum struct {
 	seeded func(seed uint64) hash.Hash
 }
 
-// checksums are those that are offered, the one that costs least first. MD5 is what
-// clients have that do not choose (before rsync 3.2.0).
+// checksums are the offered ones, the cheapest first. Clients that do not choose (before rsync
+// 3.2.0) have MD5.
 var checksums = []checksum{
 	{"xxh128", 16, func() hash.Hash { return &xxh128{xxh3.New()} }, func(seed uint64) hash.Hash { return &xxh128{xxh3.NewSeed(seed)} }},
 	{"xxh3", 8, func() hash.Hash { return &xxh3LE{xxh3.New()} }, func(seed uint64) hash.Hash { return &xxh3LE{xxh3.NewSeed(seed)} }},

@@ -24,8 +24,7 @@ type delta struct {
 	*transfer
 	blocks *blocks
 	sum    hash.Hash
-	// skip is how much of the file is not sent, as the client has it and says so
-	// (--append).
+	// skip is how much of the file is not sent, as the client states that it has it (--append).
 	skip int64
 	// block is what came of the block under way, of number blocks before it.
 	block  []byte

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxMatches is how many names the wildcards in all arguments may come to, those of directories on the way
+	// maxMatches is how many names the wildcards in all arguments may match, names of directories on the way
 	// included.
 	maxMatches = 1 << 16
 	wildcards  = `*?[\`
@@ -23,8 +23,8 @@ type expansion struct {
 	left int
 }
 
-// expand returns the sources that one with wildcards means; where none matches, what it is without them. Errors: the
-// catalog's, ctx's, a refusal.
+// expand returns the sources that a source with wildcards matches; if none matches, the source without wildcards.
+// Errors: the catalog's, ctx's, a refusal.
 func (x *expansion) expand(ctx context.Context, is source) ([]source, error) {
 	path := is.path()
 	if len(path) > maxPath {

@@ -46,7 +46,7 @@ type fetched struct {
 	sum []byte
 }
 
-// streams says whether a file is read while it is sent.
+// streams reports whether a file is read while it is sent.
 func streams(r *wire.Record) bool { return r.Size > whole }
 
 // fetch begins to read files. Members of one pack that lie close together are read at
@@ -85,7 +85,7 @@ func fetch(ctx context.Context, store objectstore.Store, all []*fetched) {
 	}
 }
 
-// adjoins says whether a member of a pack is read along with others.
+// adjoins reports whether a member of a pack is read along with others.
 func adjoins(span []*fetched, f *fetched) bool {
 	first, last := span[0].record, span[len(span)-1].record
 	return f.record.Offset+f.record.Length-first.Offset <= batchBytes && f.record.InPack() && last.InPack() && last.Key == f.record.Key && f.record.Offset-(last.Offset+last.Length) <= gap

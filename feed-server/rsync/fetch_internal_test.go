@@ -31,8 +31,8 @@ func (c *counted) Get(ctx context.Context, key string, r objectstore.Range) (io.
 	return c.Store.Get(ctx, key, r)
 }
 
-// Members of a pack that lie together are read by one request, whatever the order in which
-// they are asked for; what is not theirs is not held; and one that is damaged says so alone.
+// Adjacent members of a pack are read by one request, in whatever order they are asked for; other
+// bytes are not held; and damage of one fails that one only.
 func TestFetch(t *testing.T) {
 	store := &counted{Store: testenv.SharedBucket(t)}
 	const key = "packs/thule/2026/11/21/1795305598987-gateway-0-one-1.tar"

@@ -126,7 +126,7 @@ func (r rule) with(pattern string) rule {
 	return r
 }
 
-// excludes says whether a name is not to be sent. If the rules need too many steps for it, failed is set: a rule that
+// excludes reports whether a name is not to be sent. If the rules need too many steps for it, failed is set: a rule that
 // is left out could have files deleted at the client.
 func (f *filter) excludes(name string, dir bool) bool {
 	m := matcher{steps: maxSteps}

@@ -69,9 +69,9 @@ func (f *folder) put(name string, is *named) {
 	f.named[name] = is
 }
 
-// children are what a folder holds, in the order of the list: files by their names, and
-// then folders, whose names count with a slash behind. Held is to be given back to the view
-// when they are done with, also after an error. Errors: those of the catalog, errNoMemory.
+// children are what a folder holds, in the order of the list: files by their names, and then
+// folders, which sort by their names with a slash behind. The caller gives held back to the view
+// when it is done with them, also after an error. Errors: those of the catalog, errNoMemory.
 func (s *session) children(ctx context.Context, f *folder) (files []item, held int64, err error) {
 	dirs := map[string]*folder{}
 	var left leftOut
@@ -126,7 +126,7 @@ func (s *session) children(ctx context.Context, f *folder) (files []item, held i
 	return files, held, nil
 }
 
-// asks says whether the client's filter lets an object through that lies below a folder of the list, and the folders between them.
+// asks reports whether the client's filter lets an object through that lies below a folder of the list, and the folders between them.
 func (s *session) asks(folder, path string) bool {
 	for i, c := range path {
 		if c == '/' && s.filter.excludes(join(folder, path[:i]), true) {

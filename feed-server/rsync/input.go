@@ -23,7 +23,7 @@ var errExit = errors.New("the client gave up")
 // input reads what a client sends.
 type input struct {
 	r *bufio.Reader
-	// read are the bytes that came, and data those of them that are no heads of frames and no messages.
+	// read are the bytes that came, and data those that are neither heads of frames nor messages.
 	read, data atomic.Int64
 	// framed: bytes come in frames, the one under way having left bytes of data left.
 	framed bool

@@ -37,7 +37,7 @@ func (k kernel) acknowledge() {
 	})
 }
 
-// gone says whether the client has closed the connection, though what it sent before may not have been read yet.
+// gone reports whether the client has closed the connection, though what it sent before may not have been read yet.
 func (k kernel) gone() (gone bool) {
 	if k.raw == nil {
 		return false

@@ -171,7 +171,7 @@ func (l *lab) run(t testing.TB, exit int, args ...string) string {
 	return string(out)
 }
 
-// files are those below a folder by their paths.
+// files are the files below a folder by their paths.
 func files(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

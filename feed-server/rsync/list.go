@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// modeFile and modeDir are the same for all: who may read what is not for the client's
-	// file system to say, and who copies an archive may have to move it about.
+	// modeFile and modeDir are the same for all: the client's file system does not decide who may
+	// read the data, and a client that copies an archive may have to move it about.
 	modeFile = 0o100644
 	modeDir  = 0o040755
 	// ahead is how many files are listed before those are asked for that were, and idleAhead
@@ -33,7 +33,7 @@ type fileList struct {
 	first int32
 	slots []slot
 	names []byte
-	// origins are those of the slots, each once in a row.
+	// origins are the origins of the slots, each once in a row.
 	origins []origin
 	dirs    int64
 	held    int64
@@ -84,13 +84,13 @@ func (l *fileList) cost() int64 {
 
 // lists are the file lists of a transfer.
 type lists struct {
-	// open are those that the client may ask for, and current the place of the one among
-	// them that it asked for last.
+	// open are the lists that the client may ask for, and current the index of the one that it
+	// asked for last.
 	open    []*fileList
 	current int
 	// next is the first index of the list to come.
 	next int32
-	// waiting are directories whose lists are still to be sent: those of one directory
+	// waiting are directories whose lists are still to be sent: the subdirectories of one directory
 	// together, the innermost ones last. Dirs is how many directories were listed.
 	waiting [][]waiting
 	dirs    int32
@@ -245,7 +245,7 @@ func (s *session) sendEnd() {
 	}
 }
 
-// sendContent sends the entries of a folder: with recursion by lists those of its folders
+// sendContent sends the entries of a folder; with recursion by lists, the entries of its folders
 // have lists of their own.
 func (s *session) sendContent(ctx context.Context, list *fileList, f *folder) error {
 	items, held, err := s.children(ctx, f)

@@ -4,7 +4,7 @@ package rsync
 
 import "strings"
 
-// match says whether a pattern matches all of a text. A star stands for any bytes but
+// match reports whether a pattern matches all of a text. A star stands for any bytes but
 // slashes, two for any bytes, a question mark for one that is no slash, brackets for one
 // of some; behind a backslash stands what is meant by itself.
 func match(pattern, text string) bool {
@@ -24,7 +24,7 @@ const (
 // the client gets an error: see spent.
 type matcher struct{ steps int }
 
-// spent says whether there were too few steps, so that it is not known what matches.
+// spent reports whether there were too few steps, so that it is not known what matches.
 func (m *matcher) spent() bool { return m.steps < 0 }
 
 func (m *matcher) match(p, t string) bool {
@@ -82,7 +82,7 @@ func (m *matcher) star(p, t string) bool {
 	}
 }
 
-// class says whether a byte is in brackets at the beginning of a pattern, and what is
+// class reports whether a byte is in brackets at the beginning of a pattern, and what is
 // behind them; not ok: they have no end.
 func class(p string, b byte) (in bool, rest string, ok bool) {
 	p = p[1:]

@@ -15,7 +15,8 @@ const outputBuffer = 64 << 10
 type output struct {
 	w   io.Writer
 	err error
-	// written are the bytes that were, and data those of them that are no heads of frames and no messages.
+	// written are the bytes that were written, and data those that are neither heads of frames nor
+	// messages.
 	written, data int64
 	// framed: bytes go in frames. The buffer begins with space for the head of one.
 	framed bool

@@ -64,7 +64,7 @@ var (
 
 var tooSlowly = fmt.Sprintf(" with less than %d bytes in a second, and others wait for their turn", leastPace)
 
-// bounds are those of a Server. Tests have shorter ones.
+// bounds are the bounds of a Server. Tests have shorter ones.
 type bounds struct{ alive, grace, credit time.Duration }
 
 var defaultBounds = bounds{aliveTimeout, grace, credit}
@@ -78,9 +78,9 @@ type pace struct {
 	heard, moved         int64
 }
 
-// waited says that a client was waited for, and for which of its duties. Heard are all bytes that came from it since the
-// connection began. Moved are those of names and requests, and those of lists and files that it took: not those that only
-// say that the connection is alive. Errors: errSlow, where the client is to be cut off.
+// waited records that a client was waited for, and for which of its duties. Heard are all bytes that came from it since
+// the connection began. Moved are the bytes of names and requests, and of lists and files that it took, but not of
+// keep-alives. Errors: errSlow, if the client is to be cut off.
 func (p *pace) waited(long time.Duration, heard, moved int64, wanted bool, duty *slow) error {
 	p.silent += long
 	p.still += long

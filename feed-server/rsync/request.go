@@ -39,7 +39,7 @@ type request struct {
 
 func (r *request) transfers() bool { return r.flags&itemTransfer != 0 }
 
-// blocks are those of the file that a client has.
+// blocks are the blocks of the file that a client has.
 type blocks struct {
 	count, size, sumLength, rest int32
 	// sums are the weak and the strong one of each block, of the first ones.

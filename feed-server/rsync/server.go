@@ -34,7 +34,7 @@ import (
 )
 
 const (
-	// DefaultWindow is how far back the module reaches where nothing is said.
+	// DefaultWindow is how far back the module reaches by default.
 	DefaultWindow = 60 * 24 * time.Hour
 	// transferCost is what a transfer takes in memory beside its lists: what is fetched,
 	// sums of blocks, buffers, and what compresses.
@@ -42,7 +42,7 @@ const (
 	// startMemory is what options and filters of clients take together that have no turn yet, beside smallStart of each, which
 	// is part of what its connection takes.
 	startMemory, smallStart = 16 << 20, 16 << 10
-	// DefaultMemory is Config.Memory where nothing is said.
+	// DefaultMemory is Config.Memory by default.
 	DefaultMemory = 16 * transferCost
 	// acceptPause is between tries to accept a connection.
 	acceptPause = 50 * time.Millisecond
@@ -92,12 +92,12 @@ type Server struct {
 	listener net.Listener
 	turns    *endpoint.Turns
 	bounds   bounds
-	// lines are those of the log that tell of clients that are cut off; untold are further ones.
+	// lines bounds the log lines about clients that are cut off; untold are further ones.
 	lines  *rate.Limiter
 	untold atomic.Int64
 	// memory is for lists, of all transfers together, and starts for options and filters of clients that have no turn yet.
 	memory, starts *semaphore.Weighted
-	// sums are those of files that were asked for, and budget is what is read for them.
+	// sums are the sums of requested files, and budget bounds what is read for them.
 	sums    *sumCache
 	budget  *endpoint.Budget
 	metrics *metrics
@@ -234,8 +234,8 @@ func (s *session) admit() error {
 // errFull: there is no turn for a transfer.
 var errFull = errors.New("no turn")
 
-// enter waits for the turn of a client that has said all that it wants: before that it would keep others out with nothing.
-// Errors: a refusal that is errFull, and those of goesOn.
+// enter waits for the turn of a client that has sent its whole request: before that it would keep others out without a
+// request. Errors: a refusal that is errFull, and those of goesOn.
 func (s *session) enter(ctx context.Context) (leave func(), err error) {
 	a := s.cfg.Admission
 	entered, full := a.Enter(s.request, endpoint.Identity{}, endpoint.Bulk) // after the limits of clients, as over HTTP
@@ -294,7 +294,7 @@ func (s *session) cannot(reason, text string) error {
 	return errRefused
 }
 
-// Drain lets transfers end, and cuts off those that do not before ctx ends: clients go on
+// Drain lets transfers end, and cuts off those that do not end before ctx does: clients continue
 // with another replica.
 func (s *Server) Drain(ctx context.Context) error {
 	s.mu.Lock()

@@ -186,7 +186,7 @@ func (s *session) serve(ctx context.Context) error {
 	return err
 }
 
-// isTheClients says whether an error is the client's or its connection's, and not the
+// isTheClients reports whether an error is the client's or its connection's, and not the
 // archive's.
 func isTheClients(err error) bool {
 	return errors.Is(err, errMalformed) || errors.Is(err, errSlow) || isGone(err)

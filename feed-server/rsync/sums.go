@@ -10,9 +10,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// sums are those of the files of a folder, which a client asks for with --checksum. The
-// archive knows SHA-256 alone and rsync does not, so a file is read for it whose sum is not
-// kept, out of the budget of the client's address.
+// sums are the sums of the files of a folder, which a client asks for with --checksum. The archive
+// has only SHA-256, which rsync does not support, so a file whose sum is not kept is read for it,
+// out of the budget of the client's address.
 type sums struct {
 	s     *session
 	ctx   context.Context

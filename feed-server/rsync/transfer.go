@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/objectstore"
 )
 
-// lastPhase is the number of the last: files, those that came damaged again, and what
-// the client puts in place at the end.
+// lastPhase is the number of the last phase: files, files that arrived damaged again, and what the
+// client puts in place at the end.
 const lastPhase = 2
 
 // answer is a request that is to be answered, and the file that it asks for; nil: none.
@@ -23,14 +23,14 @@ type answer struct {
 	*fetched
 }
 
-// transfer answers requests in their order, and sends lists in between. Files are
-// fetched while others are sent: those that were asked for at once are, too.
+// transfer answers requests in their order, and sends lists in between. Files are fetched while
+// others are sent, files that were asked for at once too.
 type transfer struct {
 	*session
 	requests *requests
 	tokens   tokens
-	// queue are answers whose files were looked for. Those of the first loaded are being
-	// fetched, or need not be; queued is how many bytes these have.
+	// queue are answers whose files were looked for. The files of the first loaded answers are
+	// being fetched, or need not be; queued is how many bytes these have.
 	queue  []*answer
 	loaded int
 	queued int64
@@ -68,7 +68,7 @@ func (s *session) transfer(ctx context.Context) error {
 	return t.goodbye(ctx)
 }
 
-// step sends what can be sent, and waits where there is nothing.
+// step sends what can be sent, and waits if there is nothing.
 func (t *transfer) step(ctx context.Context) error {
 	if err := t.sendMore(ctx, ahead); err != nil {
 		return err
@@ -258,7 +258,7 @@ func (t *transfer) gone(a *answer, why string) error {
 	return t.out.err
 }
 
-// failed says whether a file of an error cannot be had, as distinct from all files.
+// failed reports whether a file of an error cannot be had, as distinct from all files.
 func failed(err error) bool {
 	return errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)
 }

@@ -52,8 +52,8 @@ type lastDay struct {
 	day *catalog.Day
 }
 
-// file is one in a folder: what a list tells of it, and where it is found again. It holds
-// no record, which would keep all of its day in memory.
+// file is a file in a folder: its data for a list, and where it is found again. It holds no record,
+// which would keep all of its day in memory.
 type file struct {
 	name    string
 	size    int64
@@ -71,7 +71,7 @@ func fileOf(name string, r *wire.Record, day wire.Day) file {
 type entries struct {
 	files []file
 	dirs  map[string]wire.Day
-	// left are those that no file can be named as.
+	// left are the objects that no file can be named as.
 	left leftOut
 	// held is what is to be given back to the view's memory.
 	held int64
@@ -104,12 +104,12 @@ func (v *view) instrument(name string) (wire.InstrumentEntry, bool) {
 	return in, known && v.decide(in, time.Time{})
 }
 
-// shows says whether everybody may see an object.
+// shows reports whether everybody may see an object.
 func (v *view) shows(in wire.InstrumentEntry, r *wire.Record) bool {
 	return r.State == wire.StateCurrent && !r.ReceivedAt.Before(v.since) && v.decide(in, r.ObservedEnd())
 }
 
-// withheld says whether anything of an instrument may be under embargo.
+// withheld reports whether anything of an instrument may be under embargo.
 func (v *view) withheld(in wire.InstrumentEntry) bool {
 	return !v.decide(in, time.Now())
 }
@@ -155,7 +155,7 @@ func (v *view) last(ctx context.Context, instrument string) (day wire.Day, ok bo
 	return "", false, nil
 }
 
-// inside says whether all of a day is in the window.
+// inside reports whether all of a day is in the window.
 func (v *view) inside(d wire.RootDay) bool { return d.Day > wire.DayOf(v.since) }
 
 // daysOf are the days of the window on which the archive holds data of an instrument, ascending.
@@ -217,7 +217,7 @@ type lister struct {
 	several bool
 }
 
-// holdsBelow says whether a day has folders in this one.
+// holdsBelow reports whether a day has folders in this one.
 func (l *lister) holdsBelow(d wire.RootDay) bool {
 	at, _ := slices.BinarySearch(d.Dirs, l.prefix)
 	return at < len(d.Dirs) && strings.HasPrefix(d.Dirs[at], l.prefix)
@@ -323,7 +323,7 @@ func (l *lister) sort() {
 	l.files = kept
 }
 
-// newer says whether one of two files with the same name is to be sent.
+// newer reports whether one of two files with the same name is to be sent.
 func (f file) newer(other file) bool {
 	if f.version != other.version {
 		return f.version > other.version
@@ -331,7 +331,7 @@ func (f file) newer(other file) bool {
 	return f.at.After(other.at)
 }
 
-// isName says whether a name can be one element of a path at the client's.
+// isName reports whether a name can be one element of a path at the client's.
 func isName(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= maxName && !strings.ContainsRune(name, 0)
 }
@@ -342,8 +342,8 @@ const maxName = 255
 // forget lets go of the day that was looked at last.
 func (v *view) forget() { v.day = lastDay{} }
 
-// find returns the file of a path as it is now. Not ok: there is none any more that
-// everybody may see. Errors: those of the catalog.
+// find returns the file of a path as it is now. Not ok: there is no public one any more. Errors:
+// those of the catalog.
 func (v *view) find(ctx context.Context, instrument, path string, of wire.Day) (r *wire.Record, ok bool, err error) {
 	in, public := v.instrument(instrument)
 	if !public {
@@ -384,7 +384,7 @@ func (v *view) findAll(ctx context.Context, files []*fetched) error {
 	return nil
 }
 
-// look says what a path of the module is. Errors: those of the catalog.
+// look returns what a path of the module is. Errors: those of the catalog.
 func (v *view) look(ctx context.Context, path string) (is kind, f file, day wire.Day, err error) {
 	if path == "" {
 		return isFolder, file{}, wire.DayOf(time.Now()), nil
@@ -424,7 +424,7 @@ func (v *view) look(ctx context.Context, path string) (is kind, f file, day wire
 	return isMissing, file{}, "", nil
 }
 
-// holds says whether a day has anything in a folder that everybody may see.
+// holds reports whether a day has anything in a folder that everybody may see.
 func (v *view) holds(ctx context.Context, in wire.InstrumentEntry, d wire.RootDay, dir string) (bool, error) {
 	l := &lister{view: v, in: in, prefix: prefixOf(dir), entries: entries{dirs: map[string]wire.Day{}}}
 	if !manifest.MayHold(d, dir) && !l.holdsBelow(d) {

@@ -21,8 +21,7 @@ const (
 	ndxListBase = -101
 )
 
-// Kinds of frames. Those that a client may send and that say nothing to a sender are
-// skipped.
+// Kinds of frames. Frames that a client may send and that are meaningless to a sender are skipped.
 const (
 	frameBase = 7
 

@@ -28,8 +28,8 @@ import (
 
 const site = "hub"
 
-// who asks at an endpoint, for a consumer whose Instrument is Restricted to it and to the
-// reader "named".
+// The clients of an endpoint, for a consumer whose Instrument is Restricted to it and to the reader
+// "named".
 const (
 	anonymous     = "anonymous"
 	namedReader   = "named"

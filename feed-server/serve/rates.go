@@ -23,7 +23,7 @@ func newRates(limit rate.Limit, burst int) *rates {
 	return &rates{limit: limit, burst: burst, of: map[string]*rate.Limiter{}}
 }
 
-// may says whether it may be done for a FeedConsumer once more now.
+// may reports whether it may be done for a FeedConsumer once more now.
 func (r *rates) may(consumer string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// identify says who asks for a consumer's messages: the consumer itself, a named
-// reader of the Site, or an anonymous reader, who shows nothing. Another consumer is refused.
+// identify identifies the client of a consumer's messages: the consumer itself, a named reader of
+// the Site, or an anonymous reader, who shows no credentials. Another consumer is refused.
 func (s *Server) identify(now *registry.Snapshot, consumer wire.ConsumerEntry, r *http.Request) (endpoint.Identity, *problem.Problem) {
 	who, p := s.cfg.Admission.Identify(now, r)
 	name, isConsumer := access.ConsumerOf(who.Reader.String())

@@ -33,7 +33,7 @@ func (s *Server) serveSampling(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// mayAskForRates says why who asks may not now; nil: they may.
+// mayAskForRates returns the reason why the client may not ask for rates now; nil: it may.
 func (s *Server) mayAskForRates(a asked, r *http.Request) *problem.Problem {
 	consumer := a.selection.Consumer
 	switch {

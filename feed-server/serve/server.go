@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serve is the server with all endpoints, and those of live Feeds: WebSocket and
+// Package serve is the server with all endpoints, and the endpoints of live Feeds: WebSocket and
 // Server-Sent Events.
 package serve
 

@@ -151,7 +151,7 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"ticket": secret, "expiresAt": ticket.ExpiresAt})
 }
 
-// mayHaveTicket says why who asks is given none now; nil: they are.
+// mayHaveTicket returns the reason why the client gets no ticket now; nil: it gets one.
 func (s *Server) mayHaveTicket(a asked) *problem.Problem {
 	consumer := a.selection.Consumer.Consumer
 	switch {

@@ -50,7 +50,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	var err error
 	out.conn, err = websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols: []string{wire.SubprotocolBinary, wire.SubprotocolJSON},
-		// Pages of other sites are let in, unless the browser alone says who is there.
+		// Pages of other sites are let in, unless the browser alone identifies the client.
 		InsecureSkipVerify: !a.who.Ambient,
 		CompressionMode:    websocket.CompressionDisabled,
 	})

@@ -39,7 +39,7 @@ func (b *backfill) came(m *hub.Message, at time.Time) {
 	}
 }
 
-// gives says whether a message that is due is given, and adds to what it stands for those
+// gives reports whether a message that is due is given, and adds to what it stands for those
 // that were not.
 func (b *backfill) gives(m *hub.Message, k *flow.Kept) bool {
 	if !m.Backfill {

@@ -15,7 +15,7 @@ import (
 // source. Connections share the items' memory.
 var conflateBounds = flow.Bounds{Items: 4096, Bytes: 4 << 20}
 
-// The reasons, beside those of gaps, for which messages are dropped.
+// The reasons for which messages are dropped, beside the reasons of gaps.
 const (
 	DroppedReplaced = "Replaced"
 	DroppedSampled  = "Sampled"

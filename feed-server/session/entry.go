@@ -53,7 +53,7 @@ type Filter struct {
 	Instruments map[string]time.Duration
 }
 
-// Wants says whether a connection may have a message now.
+// Wants reports whether a connection may have a message now.
 func (f *Filter) Wants(m *hub.Message, now time.Time) bool {
 	name := m.Instrument
 	if m.Site != f.Site {

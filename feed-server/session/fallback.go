@@ -25,7 +25,7 @@ func newFallback() *fallback {
 	return &fallback{conflater: c}
 }
 
-// tooFarBehind says whether what a source brought is older than may be.
+// tooFarBehind reports whether what a source brought is older than may be.
 func (s *Session) tooFarBehind(b hub.Batch, now time.Time) bool {
 	most := time.Duration(s.cfg.Flow.MaxLagMillis) * time.Millisecond
 	return most > 0 && len(b.Messages) > 0 && now.Sub(b.Messages[0].At) > most

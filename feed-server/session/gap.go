@@ -33,8 +33,8 @@ func (s *Session) record(g wire.Gap) Entry {
 	return Entry{Gap: data, Token: s.token}
 }
 
-// gaps are gap records that wait until the client takes something. Those of one
-// stream and reason are one, so there are few.
+// gaps are gap records that wait until the client takes something. Gaps of one stream and reason
+// are merged, so there are few.
 type gaps []wire.Gap
 
 // add adds the newest.

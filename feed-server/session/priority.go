@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// maxYield is how long a writer of priority Normal waits at most for those of priority
-// Urgent: no urgent consumer can stop the others.
+// maxYield is how long a writer of priority Normal waits at most for writers of priority Urgent: no
+// urgent consumer can stop the others.
 const maxYield = 20 * time.Millisecond
 
 // Priorities let what is urgent be written before what is not, in one process.

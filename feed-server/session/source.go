@@ -22,7 +22,7 @@ type source struct {
 	// telemetry says which of the token's places it moves.
 	telemetry bool
 	cursor    *hub.Cursor
-	// wait is what to wait for where there was nothing, or until when after an error.
+	// wait is what to wait for if there was nothing, and again until when after an error.
 	wait  hub.Wait
 	again time.Time
 	pause time.Duration
@@ -60,7 +60,7 @@ func (s *Session) open(ctx context.Context) error {
 	return nil
 }
 
-// wanted says whether the client may have a message now. It is asked again for messages that
+// wanted reports whether the client may have a message now. It is asked again for messages that
 // waited: the client's rights may have become narrower.
 func (s *Session) wanted(m *hub.Message) bool { return s.cfg.Filter().Wants(m, time.Now()) }
 

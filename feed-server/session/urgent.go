@@ -75,7 +75,7 @@ func (q *urgentQueue) offer(s *Session, src *source, b hub.Batch, now time.Time)
 	}
 }
 
-// tell writes the gap record of what did not fit, where there is something.
+// tell writes the gap record of messages that did not fit, if there are any.
 func (q *urgentQueue) tell(s *Session, now time.Time) {
 	if q.lost.Count > 0 {
 		q.gap(s, s.gap(q.stream, q.lost, now))

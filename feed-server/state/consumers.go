@@ -19,8 +19,7 @@ import (
 )
 
 const (
-	// figuresInterval is how often a consumer is reported of whom only figures
-	// changed.
+	// figuresInterval is how often a consumer is reported if only its figures changed.
 	figuresInterval = 5 * wire.GatewayReportInterval
 	// figuresPerSecond bounds such reports in number: each is one synced write of
 	// JetStream. Changes of state go first.
@@ -28,7 +27,7 @@ const (
 	reportTimeout    = 2 * time.Second
 )
 
-// Consumers are those of the registry, with what this process gave them.
+// Consumers are the consumers of the registry, with what this process gave them.
 type Consumers struct {
 	cfg     Config
 	figures *rate.Limiter
@@ -77,7 +76,7 @@ type Archive interface {
 	EventStreams() int
 }
 
-// New returns the consumers, of whom nothing was measured yet.
+// New returns the consumers, none of them measured yet.
 func New(cfg Config) *Consumers {
 	c := &Consumers{cfg: cfg, figures: rate.NewLimiter(figuresPerSecond, figuresPerSecond), all: map[string]*Consumer{}, said: map[string]said{}}
 	cfg.Metrics.MustRegister(c)

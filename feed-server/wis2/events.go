@@ -47,7 +47,7 @@ type Config struct {
 	Logger      *slog.Logger
 }
 
-// Events serves the messages of one Site to who follows its Feeds.
+// Events serves the messages of one Site to clients that follow its Feeds.
 type Events struct{ cfg Config }
 
 // NewEvents returns what answers at its Endpoints.
@@ -58,8 +58,7 @@ func (e *Events) Endpoints() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{Root + "{feed}/events": e.cfg.AccessCheck.Answer(e.serve)}
 }
 
-// serve tells of each notice of a Feed, from now on or behind the event that a client
-// had last.
+// serve sends each notice of a Feed, from now on or behind the event that a client had last.
 func (e *Events) serve(v *endpoint.Request) *problem.Problem {
 	name := v.PathValue("feed")
 	if p := v.Ready(); p != nil {
@@ -98,7 +97,7 @@ func (e *Events) serve(v *endpoint.Request) *problem.Problem {
 	return endpoint.Follow(v, came, f.event)
 }
 
-// admit says why who asks may follow none of a Feed; nil: some of it.
+// admit returns the reason why the client may follow nothing of a Feed; nil: some of it.
 func (e *Events) admit(v *endpoint.Request, feed wire.FeedEntry) *problem.Problem {
 	needsReader := false
 	for _, name := range feed.Instruments {
@@ -126,19 +125,19 @@ type given struct {
 	missing *hub.Missing
 }
 
-// follower is who follows a Feed.
+// follower is a client that follows a Feed.
 type follower struct {
 	e    *Events
 	v    *endpoint.Request
 	feed string
 
-	// snapshot that selected was found in. They belong to who reads the stream.
+	// snapshot that selected was found in. They belong to the goroutine that reads the stream.
 	snapshot *registry.Snapshot
 	selected map[string]bool
 	backfill bool
 }
 
-// wanted says whether a Feed has a message.
+// wanted reports whether a Feed has a message.
 func (f *follower) wanted(m *hub.Message) bool {
 	if now := f.e.cfg.Registry(); now != f.snapshot {
 		f.snapshot, f.selected, f.backfill = now, map[string]bool{}, now.Feeds[f.feed].Backfill

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package wis2 tells machines of each object, in messages that have the shape of the
-// WMO's (WIS2 Notification Message, http://wis.wmo.int/spec/wnm/1): over Server-Sent
-// Events to who follows a Feed, and on the Site's stream.
+// Package wis2 announces each object to machines, in WIS2 Notification Messages of the WMO
+// (http://wis.wmo.int/spec/wnm/1): over Server-Sent Events to clients that follow a Feed, and on
+// the Site's stream.
 package wis2
 
 import (
@@ -75,16 +75,15 @@ type Link struct {
 	Security map[string]Scheme `json:"security,omitempty"`
 }
 
-// Scheme is a way to say who asks.
+// Scheme is a way to authenticate.
 type Scheme struct {
 	Type   string `json:"type"`
 	Scheme string `json:"scheme"`
 }
 
-// New is the message of a notice that was published at a time, under the address of the
-// Site for others. It is nil where there is nothing to tell: duplicates,
-// older versions, whose newer ones say it, also when they are retracted, and what has no
-// address yet.
+// New is the message of a notice that was published at a time, under the Site's public address. It
+// is nil if there is nothing to announce: duplicates, older versions, which newer ones announce,
+// also when they are retracted, and objects without an address yet.
 func New(base string, in wire.InstrumentEntry, n wire.Notice, published time.Time) *Message {
 	if !archive.Addressed(in, &n.Record) {
 		return nil
@@ -152,8 +151,8 @@ func pointOf(about *wire.AboutEntry) *Point {
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// Encode is the message of a notice as JSON, and its ID: see New. It is nil where there is
-// nothing to tell.
+// Encode is the message of a notice as JSON, and its ID: see New. It is nil if there is nothing to
+// announce.
 func Encode(base string, in wire.InstrumentEntry, n wire.Notice, published time.Time) (id string, data []byte) {
 	m := New(base, in, n, published)
 	if m == nil {

@@ -31,7 +31,7 @@ type Source struct {
 	Key Key
 	// Move takes the file away from where it lies. It needs no key.
 	Move bool
-	// Version, where set, is how a version of a rewritten file is called. It needs a key, and Check is Add's.
+	// Version, if set, is how a version of a rewritten file is called. It needs a key, and Check is Add's.
 	Version *Version
 }
 

@@ -147,8 +147,8 @@ func (j *journal) close() error {
 // away for a week must not be sent again.
 const keepTaken = 7 * 24 * time.Hour
 
-// keepVersions is for how many paths the last version stays known, however long its file is gone: a camera that dates all alike may be off
-// for a winter. If there are more paths, those that are gone for longer than keepTaken are forgotten: they are no names that are used
+// keepVersions is for how many paths the last version stays known, however long its file is gone: a camera that dates all files alike may
+// be off for a winter. If there are more paths, those that are gone for longer than keepTaken are forgotten: their names are not used
 // again.
 const keepVersions = 10_000
 
@@ -265,7 +265,7 @@ func (q *Queue) Compact(present map[Key]struct{}, now time.Time) error {
 	return nil
 }
 
-// Taken says whether a file was taken before.
+// Taken reports whether a file was taken before.
 func (q *Queue) Taken(key Key) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -273,7 +273,7 @@ func (q *Queue) Taken(key Key) bool {
 	return ok
 }
 
-// Version returns what is known of the version of the file at a path that was named last; the zero value where none was.
+// Version returns the last named version of the file at a path; the zero value if there is none.
 func (q *Queue) Version(path string) Version {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -291,8 +291,8 @@ func (q *Queue) version(path string) Version {
 	return v
 }
 
-// noteVersions writes down how versions of rewritten files are called, so that each has one name whatever comes between, and that the next one
-// has another. It returns the additions without those that were taken before: their file was touched, and not written.
+// noteVersions records the names of versions of rewritten files, so that each version keeps its name across interruptions, and the next one
+// has another. It returns the additions without files that were taken before: they were touched, and not written.
 func (q *Queue) noteVersions(adding []addition) ([]addition, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -33,7 +33,7 @@ func (q *Queue) Note(e Entry, text string) error {
 	return rename(temporary, path)
 }
 
-// Noted returns what Note kept; "" where there is nothing.
+// Noted returns what Note kept; "" if there is nothing.
 func (q *Queue) Noted(e Entry) (string, error) {
 	text, err := os.ReadFile(q.path(folderUploads, e.File()))
 	if errors.Is(err, fs.ErrNotExist) {

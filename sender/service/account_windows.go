@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// account runs the service: without --user it is the one that Windows makes for each
-// service, which has no password and no rights but those that it is given.
+// account runs the service: without --user it is the account that Windows creates for each service,
+// which has no password and only the rights that it is granted.
 func (s Spec) account() string {
 	if s.User != "" {
 		return s.User
@@ -44,8 +44,7 @@ func (s Spec) allow() error {
 	return nil
 }
 
-// grant adds rights of an account to those that a file or a folder, and what is in it,
-// has already.
+// grant adds rights of an account to the existing rights of a file, or of a folder and its content.
 func grant(path, account string, mask windows.ACCESS_MASK) error {
 	sid, _, _, err := windows.LookupSID("", account)
 	if err != nil {

@@ -115,7 +115,7 @@ func systemctl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// Run runs a sender; on Windows it may be the service manager who asks for it.
+// Run runs a sender; on Windows the service manager may start it.
 func Run(ctx context.Context, messages io.Writer, run func(context.Context, io.Writer) error) error {
 	return run(ctx, messages)
 }

@@ -41,7 +41,7 @@ const (
 	Bucket = "archive"
 	// Camera is an instrument that every lab has, whose archive is everybody's.
 	Camera = "allsky-1"
-	// Reader is who may read what names it.
+	// Reader is the reader of instruments that name it.
 	Reader = "uni"
 	// Token is the Reader's.
 	Token = "uni-token"

@@ -124,7 +124,7 @@ func (l *lab) listed() {
 	}
 }
 
-// holder waits until the lease has a holder, and returns who it is.
+// holder waits until the lease has a holder, and returns its name.
 func (l *lab) holder(other string) string {
 	l.t.Helper()
 	leases, err := l.js.KeyValue(l.t.Context(), wire.LeaseBucket(site))

@@ -6,8 +6,8 @@
 //
 // The order makes a kill harmless at any point: first new packs, which no manifest names yet; then a new
 // version of each manifest, with the new places; then, after readers have had time to learn them, the old
-// packs are removed. A step that one process does twice has the same result: a pack's key follows from what
-// it holds and from who wrote it, and a version is stored once.
+// packs are removed. A step that one process does twice has the same result: a pack's key follows from its
+// contents and its writer, and a version is stored once.
 package compact
 
 import (
@@ -71,7 +71,7 @@ type Config struct {
 // Compactor works while one lease lasts.
 type Compactor struct {
 	cfg Config
-	// work is held by who writes a new version of a manifest.
+	// work is held by the goroutine that writes a new version of a manifest.
 	work   sync.Mutex
 	cell   *stream.Cell
 	cursor wire.CompactCursor
@@ -250,7 +250,7 @@ func (c *Compactor) day(ctx context.Context, day wire.Day, instruments []string,
 // errScarce: the disk has too little space to compact a day.
 var errScarce = errors.New("the disk budget is nearly used up")
 
-// skip says that a day waits for a later pass: others go on.
+// skip says that a day waits for a later pass: other days continue.
 func (c *Compactor) skip(day wire.Day, instrument string, err error) {
 	c.cfg.Log.Error("cannot compact a day, as a manifest cannot be read: run substorm archive rebuild",
 		"day", day, "instrument", instrument, "error", err)

@@ -29,8 +29,8 @@ func inOrder(found map[wire.Day][]string) []openDay {
 	return days
 }
 
-// moves says whether a record's bytes belong into a compacted pack, and lie
-// elsewhere. Objects with a name stay where their name says.
+// moves says whether a record's bytes belong into a compacted pack and are elsewhere. Objects with
+// a name stay under its key.
 func moves(r wire.Record, packBelow int64) bool {
 	if r.State != wire.StateCurrent || r.Segment != nil || r.Name != "" || r.DigestSource != "" || r.Size <= 0 || r.Size > maxMember {
 		return false
@@ -43,8 +43,8 @@ func moves(r wire.Record, packBelow int64) bool {
 	return raw && r.Size <= packBelow
 }
 
-// compact writes a new version of an instrument's day where there is anything
-// new in it, and returns when the version in effect was stored.
+// compact writes a new version of an instrument's day if there is anything new in it, and returns
+// when the version in effect was stored.
 func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day) (time.Time, error) {
 	files, err := manifest.List(ctx, c.cfg.Store, c.cfg.Site, instrument, day)
 	if err != nil {
@@ -119,7 +119,7 @@ func (g *group) write(ctx context.Context) error {
 	if len(g.records) == 0 {
 		return nil
 	}
-	// As they lie: a source is read once, from its front.
+	// In their order in the packs: a source is read once, from its front.
 	slices.SortStableFunc(g.records, func(a, b wire.Record) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Offset, b.Offset))
 	})

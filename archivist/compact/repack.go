@@ -130,7 +130,7 @@ func upTo(records []wire.Record) int64 {
 	return end
 }
 
-// source reads objects, those that lie close to each other by one request.
+// source reads objects; it reads those that are close to each other with one request.
 type source struct {
 	store objectstore.Store
 	key   string

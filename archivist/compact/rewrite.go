@@ -22,8 +22,8 @@ var (
 	// ErrUnlisted: a member is in no manifest yet. The sweep announces it; then its
 	// pack can be rewritten.
 	ErrUnlisted = errors.New("a member is not listed")
-	// ErrElsewhere: a member is listed in another place where nothing is, so that the
-	// pack has its only copy.
+	// ErrElsewhere: a member is listed in another place that has nothing, so that the pack has its
+	// only copy.
 	ErrElsewhere = errors.New("a member is not where the manifest says")
 	// ErrHeld: a member is listed as purged, and its instrument is under legal hold.
 	ErrHeld = errors.New("a member is under legal hold")
@@ -89,7 +89,7 @@ func (c *Compactor) vacate(ctx context.Context, key, without string) (v vacated,
 	if err != nil {
 		return v, err
 	}
-	members := map[string][]wire.Record{} // by instrument, as they lie
+	members := map[string][]wire.Record{} // by instrument, in their order in the pack
 	for n, err := range pack.Members(ctx, c.cfg.Store, key, info.Size) {
 		if err != nil {
 			return v, err
@@ -142,11 +142,11 @@ func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day
 
 // sorted is what the manifest says of an instrument's members of a pack.
 type sorted struct {
-	// stay are those that lie in the pack and are to have new places; change: some lie
-	// there.
+	// stay are the members that are listed in the pack and are to have new places; change: some
+	// member is listed there, to stay or not.
 	stay   []wire.Record
 	change bool
-	// moved is how many lie elsewhere, and elsewhere one of them by each key.
+	// moved is how many are listed elsewhere; elsewhere has the ID of one of them by key.
 	moved     int
 	elsewhere map[string]string
 	// duplicates are those that are listed as duplicates.
@@ -155,8 +155,8 @@ type sorted struct {
 	takes bool
 }
 
-// sort tells members of a pack by what the manifest says of them. Errors: ErrHeld,
-// ErrUnlisted, those of the store and of manifests.
+// sort sorts members of a pack by what the manifest says of them. Errors: ErrHeld, ErrUnlisted,
+// those of the store and of manifests.
 func (c *Compactor) sort(ctx context.Context, instrument string, day wire.Day, key, without string, members []wire.Record) (sorted, error) {
 	unlisted := map[string]bool{}
 	for _, r := range members {

@@ -18,8 +18,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// close writes a day's next version where it is due, and says whether the day is
-// closed.
+// close writes a day's next version if it is due, and says whether the day is closed.
 func (k *kind) close(ctx context.Context, day wire.Day, now, settled time.Time) (bool, error) {
 	start, err := day.Start()
 	if err != nil {
@@ -61,7 +60,7 @@ func (k *kind) close(ctx context.Context, day wire.Day, now, settled time.Time) 
 	return k.write(ctx, f)
 }
 
-// last returns a day's newest version, 0 where it has none, and when it was stored.
+// last returns a day's newest version, 0 if it has none, and when it was stored.
 func (k *kind) last(ctx context.Context, day wire.Day) (version int, at time.Time, err error) {
 	for info, err := range k.cfg.Store.List(ctx, wire.DayFilePrefix(k.kind, k.cfg.Site, day), "") {
 		if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// horizon returns the instant up to which days may be closed: nothing that was
-// received before it waits in a spool, as far as anybody knows. Waits says what keeps
-// it from being later, where it is not time alone.
+// horizon returns the instant up to which days may be closed: nothing that was received before it
+// waits in a spool, as far as is known. Waits says what keeps it from being later, if it is not
+// time alone.
 func (c *Closer) horizon(ctx context.Context, now time.Time) (settled time.Time, waits string, err error) {
 	var reports []wire.GatewayStatus
 	unread := ""
@@ -45,8 +45,8 @@ type spools struct {
 	waits   string
 }
 
-// Spooled says why a spool may hold something that was received on a day, or before; empty
-// where none does. It may be asked from any goroutine.
+// Spooled says why a spool may hold something that was received on a day, or before; empty if none
+// does. It may be asked from any goroutine.
 func (c *Closer) Spooled(day wire.Day) string {
 	s := c.spools.Load()
 	if s == nil {
@@ -62,8 +62,8 @@ func (c *Closer) Spooled(day wire.Day) string {
 	return ""
 }
 
-// Horizon returns the instant, latest or earlier, before which nothing was received
-// that still waits in a spool, and where it is earlier, what waits there.
+// Horizon returns the instant, latest or earlier, before which nothing was received that still
+// waits in a spool, and if it is earlier, what waits there.
 //
 // A pod that is gone without a final report may have received more after its last report,
 // and into its spool: until it comes back, or is given up, it holds up the days since.

@@ -88,7 +88,7 @@ func openDaysMadeAnew(l *lab, lost []string, closer bool) {
 		l.put(wire.LedgerBucket(site), wire.LedgerKey("allsky-1", day, wire.StepReceived, gateway), value, err)
 	}
 
-	for range 2 { // who closes it, and who takes over
+	for range 2 { // the archivist that closes it, and the one that takes over
 		if status := l.pass(l.closer(), now.Add(2*time.Hour)); status.ClosedTo < day {
 			l.Errorf("closed to %s, want %s", status.ClosedTo, day)
 		}

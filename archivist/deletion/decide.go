@@ -21,8 +21,8 @@ type Object struct {
 	// Named is the ID of an object whose bytes are kept and that a manifest lists under this key;
 	// Only is the ID of one whose bytes are kept and are known to be only here.
 	Named, Only string
-	// Day is the day of receipt of a pack with members that may still be announced out of
-	// a spool; empty where that does not matter.
+	// Day is the day of receipt of a pack with members that may still be announced out of a spool;
+	// empty if that does not matter.
 	Day wire.Day
 	// KeptUntil is until when it is kept in any case.
 	KeptUntil time.Time
@@ -40,7 +40,7 @@ const (
 	KeptOnly = "OnlyCopy"
 	// KeptYoung: it was stored too recently.
 	KeptYoung = "Young"
-	// KeptSpooled: a spool may hold objects whose bytes lie in it.
+	// KeptSpooled: a spool may hold objects whose bytes are in it.
 	KeptSpooled = "Spooled"
 	// KeptHold: an instrument is under legal hold, or it is unknown whether it is.
 	KeptHold = "LegalHold"

@@ -39,8 +39,8 @@ type Config struct {
 
 	// Held says why nothing of an instrument may be lost, see Hold. Optional: then all may.
 	Held func(instrument string) string
-	// Spooled says why a spool may hold something that was received on a day, or before;
-	// empty where none does. Optional: then none does.
+	// Spooled says why a spool may hold something that was received on a day, or before; empty if
+	// none does. Optional: then none does.
 	Spooled func(day wire.Day) string
 
 	Metrics *Metrics
@@ -147,7 +147,7 @@ func (d *Deleter) Refused(key string) bool {
 	return refused
 }
 
-// refuses remembers that the store refuses to delete an object, and tells of it once.
+// refuses remembers that the store refuses to delete an object, and logs it once.
 func (d *Deleter) refuses(o Object, err error) *Kept {
 	if !d.Refused(o.Key) {
 		d.cfg.Log.Error("the store refuses to delete an object: it stays; retrying", "object", o.Key, "reason", o.Reason, "instrument", o.Instrument, "error", err)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package descriptions archives what instruments say of their data, and from when on: each
-// time that it changes, into the bucket, for decades, and then into a key-value bucket,
-// for those who follow it. Nothing else of the archive waits for it.
+// Package descriptions archives what instruments say of their data, and from when on: each time
+// that it changes, into the bucket, for decades, and then into a key-value bucket, for its
+// followers. Nothing else of the archive waits for it.
 package descriptions
 
 import (
@@ -164,7 +164,7 @@ func (r *Archiver) pass(ctx context.Context, now time.Time) error {
 	return first
 }
 
-// describe archives what an instrument says, where that is new.
+// describe archives what an instrument says, if that is new.
 func (r *Archiver) describe(ctx context.Context, e *wire.InstrumentEntry, now time.Time) error {
 	from, was := now, r.known[e.Instrument]
 	if was != nil {
@@ -213,8 +213,8 @@ func (r *Archiver) write(ctx context.Context, d wire.Description) error {
 	return r.tell(ctx, d.EntryKey(), data)
 }
 
-// tell writes an entry: the bytes of an object that is never written twice, so that who
-// writes it again changes nothing.
+// tell writes an entry: the bytes of an object that never changes, so that writing it again changes
+// nothing.
 func (r *Archiver) tell(ctx context.Context, key string, data []byte) error {
 	if err := r.cfg.Lease.Check(); err != nil {
 		return err

@@ -33,7 +33,7 @@ const (
 	announcedBefore = 30 * time.Second
 )
 
-// Config says who sends what.
+// Config says which archivist sends copies, and of what.
 type Config struct {
 	holder.Base
 

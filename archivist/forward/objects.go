@@ -53,7 +53,7 @@ func (o *objects) item(m stream.Message) (item, bool, error) {
 		return item{}, false, err
 	}
 	if m.Header.Get(wire.HeaderRefilled) != "" {
-		return item{}, false, nil // its first notice was for the copy, and that was counted as lost where it was not sent
+		return item{}, false, nil // its first notice was for the copy, and that was counted as lost if it was not sent
 	}
 	if err != nil || n.State != wire.StateCurrent || n.RestoredAt != nil || n.Segment != nil || n.Gateway == wire.ImportWriter || !n.ReceivedAt.Before(o.entry.Until) {
 		return item{}, false, nil // what cannot be read no manifest lists, either
@@ -95,7 +95,7 @@ func (o *objects) together(items []item) []item {
 	return items[:n]
 }
 
-// write sends an object's bytes. If they lie elsewhere by now, the notice says so afterwards.
+// write sends an object's bytes. If they are elsewhere by now, the notice says so afterwards.
 func (o *objects) write(ctx context.Context, c *connection, n *wire.Notice) error {
 	for {
 		err := objectpath.Append(ctx, o.cfg.Store, n.Record, c)

@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// saveInterval is how often a position is saved where nothing was sent.
+// saveInterval is how often a position is saved while nothing is sent.
 const saveInterval = 30 * time.Second
 
 // begin finds where the copy stopped, or where it begins.

@@ -64,7 +64,7 @@ func (m *Metrics) forget(instrument string) {
 // reportTimeout bounds a report.
 const reportTimeout = 2 * time.Second
 
-// report tells the Site how the copy is getting on, where that changed.
+// report reports the copy's progress to the Site if it changed.
 func (c *copier) report(ctx context.Context) {
 	tick := time.NewTicker(wire.GatewayReportInterval)
 	defer tick.Stop()

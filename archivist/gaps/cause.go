@@ -74,8 +74,8 @@ func (p *planner) cause(g wire.MissingGap, lost, refused, unread *uint64) wire.G
 	}
 }
 
-// lostCauses are those of data that was received and lost here, or dropped before it was safe. Data that a
-// sender sends again does not count as lost.
+// lostCauses are the causes of data that was received and lost here, or dropped before it was safe. Data
+// that a sender sends again does not count as lost.
 var lostCauses = []wire.Cause{wire.CauseCorrupt, wire.CauseSpoolAbandoned, wire.CauseKernelBuffer, wire.CauseBacklog, wire.CauseTruncated,
 	wire.CauseStreamGone, wire.CauseMessageDeleted, wire.CauseStreamFull, wire.CauseNoSpace}
 

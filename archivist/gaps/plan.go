@@ -278,7 +278,7 @@ func overlaps(all []wire.MissingGap, g wire.MissingGap, now time.Time) bool {
 	return slices.ContainsFunc(all, func(o wire.MissingGap) bool { return o.Channel == g.Channel && overlap(o, g, now) })
 }
 
-// limit leaves the shortest gaps out where there are too many.
+// limit leaves the shortest gaps out if there are too many.
 func limit(day *wire.DayGaps) {
 	over := len(day.Gaps) - wire.MaxDayGaps
 	if over <= 0 {

@@ -121,8 +121,8 @@ func (k *Keeper) firstOf(ctx context.Context, i *instrument, d wire.RootDay) (ti
 	return is.at, nil
 }
 
-// days returns the days of receipt that are listed, and whether they are those of the
-// last time.
+// days returns the days of receipt that are listed, and whether they are unchanged since the last
+// call.
 func (k *Keeper) days(ctx context.Context, i *instrument) (days []wire.RootDay, same bool, err error) {
 	entry, err := k.index.Get(ctx, i.name)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -104,7 +104,7 @@ func (l *lab) lose() {
 	testenv.CreateSite(l.t, l.js, site)
 }
 
-// entries are those of guests in the registry, by key.
+// entries are the entries of guests in the registry, by key.
 func (l *lab) entries() map[string]string {
 	l.t.Helper()
 	all := map[string]string{}
@@ -118,7 +118,7 @@ func (l *lab) entries() map[string]string {
 	return all
 }
 
-// access says who may read the archive of each guest, by the registry.
+// access says which readers may read the archive of each guest, by the registry.
 func (l *lab) access() map[string]string {
 	l.t.Helper()
 	all := map[string]string{}

@@ -154,7 +154,7 @@ func (k *Keeper) compareRoot(ctx context.Context, name string, number int) error
 	return nil
 }
 
-// compare compares a day with the bucket, and reads it where it has other files. The mutex is held.
+// compare compares a day with the bucket, and reads it if it has other files. The mutex is held.
 func (k *Keeper) compare(ctx context.Context, i *instrumentIndex, known wire.RootDay) error {
 	files, err := k.list(ctx, i.name, known.Day)
 	if err != nil || known.Same(files.Known(known.Day)) {

@@ -126,7 +126,7 @@ func (i *instrumentIndex) set(d wire.RootDay) {
 	}
 }
 
-// keep remembers a day, and forgets the oldest where there are too many.
+// keep remembers a day, and forgets the oldest if there are too many.
 func (i *instrumentIndex) keep(d wire.RootDay) {
 	i.days[d.Day] = d
 	if len(i.days) <= keepDays {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package index keeps the list of days that readers of the archive go by: the
-// entries of the key-value bucket INDEX_<site>, and the roots beside the manifests.
-// Readers of the archive list the bucket only where a file that the index names is not there.
+// Package index keeps the list of days that readers of the archive go by: the entries of the
+// key-value bucket INDEX_<site>, and the roots beside the manifests. Readers of the archive list
+// the bucket only if a file that the index names is missing.
 //
-// The manifest's writer and the compactor say what they stored, and the keeper
-// tells the readers before the writer moves its cursor. Nothing here may hold up the
-// archive: what fails is logged and counted, the keeper gives the index up, and
-// takes it up again by comparing it with the bucket. Until then readers miss what is
-// new, and know it: the place under wire.IndexListedKey stays where it is.
+// The manifest's writer and the compactor say what they stored, and the keeper tells the readers
+// before the writer moves its cursor. Nothing here may hold up the archive: failures are logged and
+// counted, the keeper gives the index up, and takes it up again by comparing it with the bucket.
+// Until then readers miss new files, and know it: the place under wire.IndexListedKey does not
+// advance.
 package index
 
 import (
@@ -31,8 +31,8 @@ import (
 const (
 	// DefaultRootInterval is how often an instrument gets a new root at most.
 	DefaultRootInterval = time.Minute
-	// DefaultCompareInterval is how often the days that may still change are compared with
-	// the bucket: nothing else tells that their files were lost, or are a copy's.
+	// DefaultCompareInterval is how often the days that may still change are compared with the
+	// bucket: nothing else shows that their files were lost, or come from a copy of the bucket.
 	DefaultCompareInterval = time.Hour
 	// maxOpen days, or dueEntry bytes of an entry, make a new root due. Today and
 	// yesterday change; what comes late touches others. A message of JetStream may
@@ -186,7 +186,7 @@ func (k *Keeper) Part(ctx context.Context, instrument string, day wire.Day, numb
 	_ = k.do(ctx, instrument, day, func(i *instrumentIndex) error { // it is touched, and looked at later
 		known, found := i.recent(day)
 		var err error
-		if !found && number > 1 { // a first part is of no day that a root tells of
+		if !found && number > 1 { // a first part is of no day that a root has
 			known, err = k.known(ctx, i, day)
 		}
 		switch {
@@ -221,9 +221,9 @@ func (k *Keeper) Seen(ctx context.Context, instrument string, day wire.Day, file
 	})
 }
 
-// Tell makes sure that readers know the files of a day, which the bucket was seen to
-// hold. Late says that they learn of them only now: who stored them died before it
-// said so. Errors: as Compacted.
+// Tell makes sure that readers know the files of a day, which the bucket was seen to hold. Late
+// says that they learn of them only now: the process that stored them died before it said so.
+// Errors: as Compacted.
 func (k *Keeper) Tell(ctx context.Context, instrument string, day wire.Day, files manifest.Files) (late bool, err error) {
 	if len(files.InEffect) == 0 {
 		return false, nil
@@ -244,9 +244,9 @@ func (k *Keeper) Tell(ctx context.Context, instrument string, day wire.Day, file
 	return late, err
 }
 
-// Compacted says that a version of a day was stored, and tells the readers at once.
-// Errors: ErrIncomplete, and what keeps JetStream or the store from answering; the day
-// is looked at again when the index is taken up.
+// Compacted notes that a version of a day was stored, and notifies the readers at once. Errors:
+// ErrIncomplete, and those of JetStream and the store; the day is compared again when the index is
+// taken up.
 func (k *Keeper) Compacted(ctx context.Context, instrument string, day wire.Day) error {
 	return k.do(ctx, instrument, day, func(i *instrumentIndex) error {
 		if err := k.summarize(ctx, i, day); err != nil {
@@ -257,8 +257,8 @@ func (k *Keeper) Compacted(ctx context.Context, instrument string, day wire.Day)
 	})
 }
 
-// Flush tells the readers what changed, and then that everything before a place of
-// the notice stream is in it.
+// Flush publishes the changes to the readers, and then that the index has everything before a place
+// of the notice stream.
 func (k *Keeper) Flush(ctx context.Context, at wire.StreamCursor) {
 	if k == nil {
 		return

@@ -15,8 +15,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Readers find every part that was closed, from the first flush after it on, and
-// each version; and nothing is read to tell them so.
+// Readers find every part that was closed, from the first flush after it on, and each version; and
+// nothing is read to publish them.
 func TestIndex(t *testing.T) {
 	l := newLab(t)
 	k := l.keeper()

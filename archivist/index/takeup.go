@@ -20,9 +20,8 @@ const (
 	readWait  = 500 * time.Millisecond
 )
 
-// takeUp compares the index with the bucket, and completes it: where nothing says
-// how far it goes, all of it; else the days of the notices that were listed since by
-// one who did not say so.
+// takeUp compares the index with the bucket, and completes it: all of it if its extent is unknown;
+// otherwise the days of the notices that were listed since by a writer that did not say so.
 func (k *Keeper) takeUp(ctx context.Context) error {
 	stale, err := k.open(ctx)
 	if err != nil {
@@ -201,9 +200,8 @@ func (k *Keeper) look(ctx context.Context, day dayKey) error {
 	return k.compare(ctx, i, known)
 }
 
-// rebuild compares all days with the bucket, and reads those that the index does not
-// know: of an archive that never had one all, of one whose JetStream was lost those
-// that no root tells of.
+// rebuild compares all days with the bucket, and reads those that the index does not know: all of
+// an archive that never had an index; those that no root has, if JetStream was lost.
 func (k *Keeper) rebuild(ctx context.Context) error {
 	begun, count := time.Now(), 0
 	k.cfg.Log.Info("rebuilding the index from the manifests", "site", k.cfg.Site)
@@ -220,8 +218,8 @@ func (k *Keeper) rebuild(ctx context.Context) error {
 	return nil
 }
 
-// rebuildBook makes the entry of one instrument. Others may go on meanwhile: what
-// they store is touched.
+// rebuildBook makes the entry of one instrument. Others may continue meanwhile: the days that they
+// store are touched.
 func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 	i, err := k.emptyBook(ctx, name)
 	if err != nil {
@@ -262,7 +260,7 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 			found++
 		}
 	}
-	if found < len(root.Days) { // days that the root tells of are gone
+	if found < len(root.Days) { // days that the root has are gone
 		open := i.entry.Open
 		i.entry.Root, i.entry.RootIncarnation, i.entry.Open = 0, "", nil
 		for _, d := range manifest.MergeDays(root.Days, open) {

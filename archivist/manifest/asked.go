@@ -78,7 +78,7 @@ func (w *Writer) gather(ctx context.Context) error {
 		}
 		q, err := w.decodeRequest(m)
 		if err != nil {
-			continue // who takes it says what is wrong with it
+			continue // takeRequest says what is wrong with it
 		}
 		key := dayKey{q.Instrument, wire.DayOf(q.ReceivedAt)}
 		if w.asked.ids[key] == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The times that an instrument tells are reported once they are not believed, and once they are again, also by a writer that
-// began in between.
+// The times that an instrument states are reported once they are not believed, and once they are again, also by a writer
+// that began in between.
 func TestClocks(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}).JetStream(t)
 	testenv.CreateSite(t, js, "thule")

@@ -187,5 +187,5 @@ func (w *Writer) saveColumn(ctx context.Context, d *day, step wire.Step, of map[
 }
 
 // ledgerIncarnation stands for all incarnations of the manifest's writer in the column of duplicates: the
-// totals are those of the manifest, not of a process.
+// totals count the manifest, not a process.
 const ledgerIncarnation = "manifest"

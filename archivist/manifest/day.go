@@ -27,14 +27,14 @@ type day struct {
 	slots    map[int]*slot
 	nextPart int
 	open     openPart
-	// changes are those of open that say what their objects do not.
+	// changes are the records of open that say what their objects do not.
 	changes []wire.Record
 	paths   paths
 
 	// columns are the ledger's of the day's objects; unsaved until the ledger has them.
 	columns read.Columns
 	unsaved bool
-	// duplicated: the ledger has a column of duplicates, also where none are left.
+	// duplicated: the ledger has a column of duplicates, even if none are left.
 	duplicated bool
 
 	// setAside: when the day was read, at readAt, some of its files could not be.
@@ -50,7 +50,7 @@ type slot struct {
 	used, closes uint64
 }
 
-// count counts a line of an object, first where it is the object's first one.
+// count counts a line of an object; first: it is the object's first line.
 func (d *day) count(r *wire.Record, first bool) {
 	switch {
 	case r.Segment != nil:
@@ -65,8 +65,8 @@ func (d *day) count(r *wire.Record, first bool) {
 	d.unsaved = true
 }
 
-// slot returns what is listed in the slot of a record, and its day; both are
-// read from the manifests where they are not in memory.
+// slot returns what is listed in the slot of a record, and its day; both are read from the
+// manifests if they are not in memory.
 func (w *Writer) slot(ctx context.Context, instrument string, r wire.Record) (*day, *slot, error) {
 	key, number := dayKey{instrument, wire.DayOf(r.ReceivedAt)}, slotOf(r)
 	d := w.days[key]

@@ -126,9 +126,8 @@ func duplicateRecord(ctx context.Context, store objectstore.Store, site string, 
 	return wire.Record{}, nil
 }
 
-// removeDuplicate says that a duplicate goes, and returns its object where that is to be deleted
-// then. Its record in a closed part comes first: whatever happens in between, the object
-// is listed once.
+// removeDuplicate says that a duplicate goes, and returns its object if that is to be deleted then.
+// Its record in a closed part comes first: whatever happens in between, the object is listed once.
 func removeDuplicate(ctx context.Context, cfg duplicateConfig, n wire.Notice) (*deletion.Object, error) {
 	stays, err := cfg.originals.stays(ctx, n.DuplicateOf, n)
 	if err != nil {

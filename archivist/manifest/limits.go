@@ -14,7 +14,7 @@ const (
 
 // limits say how much the writer remembers.
 type limits struct {
-	// index is how many objects are remembered to tell duplicates.
+	// index is how many objects are remembered to recognize duplicates.
 	index int
 	// ids is how many identities of listed objects the writer holds, and how
 	// many the sweep does; while it reads a day the writer holds half as many more.

@@ -42,7 +42,7 @@ const (
 	findingUnannounced     = "Unannounced"     // stored, and in no manifest: announced
 	findingDuplicate       = "Duplicate"       // a duplicate that should be gone: removed
 	findingPurged          = "Purged"          // what was purged is there again: handed on to be removed
-	findingOther           = "Other"           // other bytes lie under the key of what was purged: left alone
+	findingOther           = "Other"           // other bytes are under the key of a purged object: left alone
 	findingStaging         = "Staging"         // what a kill left: removed
 	findingFailedPack      = "FailedPack"      // what its gateway could not store, as far as it knows: not announced
 	findingUnreadable      = "Unreadable"      // no object of ours, or one of a newer Substorm: left alone

@@ -103,15 +103,15 @@ func (w *Writer) recordOf(ctx context.Context, n wire.Notice, id string) (wire.R
 			return wire.Record{}, false, err
 		}
 		if r.ID == id && (last.ID == "" || r.State == wire.StateCurrent) {
-			last = r // a later line tells its place
+			last = r // a later line has its place
 		}
 	}
 	w.unreadable.tell(ctx, in, bad)
 	return last, last.State == wire.StateCurrent, nil
 }
 
-// openPlace returns the key under which the bytes of a record lie that an open
-// part lists: the ID of one that came from a spool does not say.
+// openPlace returns the key that has the bytes of a record in an open part: the ID of one that came
+// from a spool does not say.
 func (w *Writer) openPlace(of dayKey, id string) (string, bool, error) {
 	d := w.days[of]
 	if d == nil {

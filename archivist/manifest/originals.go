@@ -25,12 +25,11 @@ type originals struct {
 	js    jetstream.JetStream
 	store objectstore.Store
 	space int
-	// open returns where a record of an open part has its bytes; nil where that is
-	// not known.
+	// open returns where a record of an open part has its bytes; nil if that is unknown.
 	open func(of dayKey, id string) (key string, ok bool, err error)
 
-	// ids are members that have another place than their ID says, of a day of
-	// which that was read; nil where none was, or it has too many.
+	// ids are members that have another place than their ID says, of the day that was read last;
+	// nil if none was, or if it has too many.
 	ids   map[read.IDHash]struct{}
 	day   dayKey
 	until time.Time

@@ -137,8 +137,8 @@ func (w *Writer) writePart(ctx context.Context, d *day) error {
 	return nil
 }
 
-// compare tells a part that an earlier try of ours wrote, whose answer was lost,
-// from one of another writer.
+// compare distinguishes a part that an earlier try of ours wrote, whose answer was lost, from one
+// of another writer.
 func (w *Writer) compare(ctx context.Context, key string, records []wire.Record) error {
 	body, _, err := w.cfg.Store.Get(ctx, key, objectstore.All)
 	if err != nil {
@@ -232,7 +232,7 @@ func (w *Writer) listing(ctx context.Context, n wire.Notice) (listing, error) {
 	return s.ids[read.HashID(n.ID)], nil
 }
 
-// reached tells others how far the notices are listed, and the requests decided.
+// reached publishes up to where the notices are listed, and the requests decided.
 func (w *Writer) reached() {
 	w.listed.Store(&stream.Position{Epoch: w.cursor.Epoch, Next: w.cursor.Next})
 	w.answered.Store(cmp.Or(w.cursor.Undecided, w.cursor.Next))

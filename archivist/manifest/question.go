@@ -32,7 +32,7 @@ func listingOf(s wire.State) listing {
 	}
 }
 
-// question is what the sweep asks the writer, who alone knows open parts.
+// question is what the sweep asks the writer, which alone knows open parts.
 type question struct {
 	slotKey
 	ids    []string

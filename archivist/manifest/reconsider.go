@@ -176,7 +176,7 @@ func (a removed) is(ctx context.Context, duplicate wire.Notice) (bool, error) {
 	if !known {
 		info, err := a.store.Head(ctx, id)
 		if errors.Is(err, objectstore.ErrNotFound) {
-			return false, nil // who looks for it in the store finds that
+			return false, nil // the lookup in the store finds that
 		}
 		if err != nil {
 			return false, err

@@ -22,7 +22,7 @@ const (
 	// refillHeld notices are held in memory: at some KiB each 8 MiB. A day with more
 	// is read several times.
 	refillHeld = 8192
-	// refillShare is how much of the stream may be filled: instruments go on sending.
+	// refillShare is how much of the stream may be filled: instruments keep sending.
 	refillShare = 0.7
 )
 

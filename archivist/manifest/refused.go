@@ -35,7 +35,7 @@ func (r *refusals) note(q wire.ArchiveRequest, no *refusal) {
 	r.untold[q.Instrument] = true
 }
 
-// tellRefusals reports what was refused since the last time, for those who declared the
+// tellRefusals reports what was refused since the last time, for the users that declared the
 // instruments. It holds nothing up: the log has it all.
 func (w *Writer) tellRefusals(ctx context.Context) {
 	if len(w.refusals.untold) == 0 {

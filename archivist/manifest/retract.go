@@ -22,7 +22,7 @@ const (
 	refusedHold     = "LegalHold" // the instrument is under legal hold, or it is unknown whether it is
 	refusedState    = "State"     // what was not retracted cannot be restored, what was purged cannot come back
 	refusedNames    = "Names"     // it is unknown yet whether a name has a newer version
-	refusedForeign  = "Foreign"   // its bytes lie where others write: they are not ours to remove
+	refusedForeign  = "Foreign"   // its bytes are where others write: they are not ours to remove
 	refusedOwn      = "Own"       // what the Site itself received is superseded by a newer version, and by nothing else
 	// refusedUnreadable: not all that its day lists is known.
 	refusedUnreadable = "Unreadable"
@@ -36,7 +36,7 @@ const (
 	changeSuperseded = "Superseded"
 )
 
-// namesTimeout bounds a look at who has a name.
+// namesTimeout bounds a lookup of a name's claim.
 const namesTimeout = 10 * time.Second
 
 // refusal says why something cannot be retracted, and what to do.

@@ -318,8 +318,7 @@ func (s *Sweeper) compare(ctx context.Context, key slotKey, keys []string) error
 	return nil
 }
 
-// notice rebuilds an object's notice from its metadata; false where it is gone
-// or no object of ours.
+// notice rebuilds an object's notice from its metadata; false if it is gone or no object of ours.
 func (s *Sweeper) notice(ctx context.Context, key string) (wire.Notice, bool, error) {
 	info, err := s.cfg.Store.Head(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {

@@ -40,7 +40,7 @@ const (
 	finishTimeout = 10 * time.Second
 )
 
-// Config says who writes what.
+// Config says which archivist writes, and what.
 type Config struct {
 	holder.Base
 

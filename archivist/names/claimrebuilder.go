@@ -326,8 +326,8 @@ func (l *ClaimRebuilder) tryMerge(ctx context.Context, key string, name *listed)
 	return true, nil
 }
 
-// conflict tells of versions that were claimed by other bytes than the archive lists: the
-// bucket was lost, and a gateway that did not know it took the name.
+// conflict logs versions that were claimed by other bytes than the archive lists: the bucket was
+// lost, and a gateway that did not know it took the name.
 func (l *ClaimRebuilder) conflict(name *listed, claim wire.NameClaim, conflicts []wire.NameVersion) {
 	for _, v := range conflicts {
 		l.cfg.Metrics.conflicts.Inc()

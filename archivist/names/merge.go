@@ -6,7 +6,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// listed is a name, its versions that the archive lists, and whether names lie below it.
+// listed is a name, its versions that the archive lists, and whether there are names below it.
 type listed struct {
 	instrument, name string
 	versions         map[int]wire.NameVersion

@@ -71,7 +71,7 @@ type Config struct {
 	// expires. Optional: by default the clock of the NATS server is asked.
 	Agree func(ctx context.Context, ours time.Time) error
 
-	// Budget of the disk, where this process has one: where it is nearly used up, objects expire that can be made again, or that partners have.
+	// Budget of the disk, if this process has one: when it is nearly used up, objects expire that can be made again, or that partners have.
 	Budget *diskbudget.Budget
 
 	// Interval, ExpireInterval and Grace are as their defaults say.
@@ -167,7 +167,7 @@ const (
 	waitHold     = "LegalHold" // the instrument is under legal hold, or it is unknown whether it is
 	waitClock    = "Clock"     // this archivist's clock and the NATS server's do not agree
 	waitMirrors  = "Mirrors"   // partners have not got what is due to expire, or not confirmed a purge
-	waitReaders  = "Readers"   // readers learn where the pack's other members lie
+	waitReaders  = "Readers"   // readers learn the new places of the pack's other members
 	waitUnlisted = "Unlisted"  // a pack holds what no manifest lists yet
 	waitDamage   = "Damaged"   // other members of a pack cannot be read, or are not where they should be
 	waitIndex    = "Index"     // the index is not kept now, and readers cannot be notified
@@ -196,7 +196,7 @@ type batch struct {
 	revisions map[string]uint64
 }
 
-// keys are those of its entries.
+// keys are the keys of its entries.
 func (b *batch) keys() []string {
 	var keys []string
 	if b.whole != nil {

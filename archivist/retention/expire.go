@@ -64,7 +64,7 @@ func (r *Collector) lookForDue(ctx context.Context, now time.Time) (looked bool,
 			r.cfg.Log.Warn("the days of an instrument cannot be read, and nothing of it expires for now", "instrument", e.Instrument, "error", err)
 			continue
 		}
-		if err != nil && waitsFor(ctx, err) != nil { // the store does not answer: others go on
+		if err != nil && waitsFor(ctx, err) != nil { // the store does not answer: other instruments continue
 			r.cfg.Log.Warn("the days of an instrument cannot be read now", "instrument", e.Instrument, "error", err)
 			looked = false
 			if s, stopped := was[e.Instrument]; stopped {

@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// plan is where the bytes of what is to be removed may lie: where the manifest says,
-// and where they lay before a compaction moved them.
+// plan is where the bytes of what is to be removed may be: where the manifest says, and where they
+// were before a compaction moved them.
 type plan struct {
 	// own are objects of their own, with the digest of the bytes that are to go; held are
 	// keys of objects that an object needs that stays.
@@ -59,7 +59,7 @@ func (r *Collector) removeObjects(ctx context.Context, b *batch, now time.Time) 
 	return p, r.emptyPacks(ctx, slices.Sorted(maps.Keys(p.packs)), now)
 }
 
-// find reads where the bytes of purged objects may lie.
+// find reads where the bytes of purged objects may be.
 func (r *Collector) find(ctx context.Context, b *batch) (*plan, error) {
 	p := newPlan()
 	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {

@@ -119,7 +119,7 @@ func (l *lab) deleter() *deletion.Deleter {
 // collector returns a collector that has begun, as after a start of the archivist.
 func (l *lab) collector() *Collector { return l.collectorWith(nil) }
 
-// collectorWith is a collector that tells readers by an index.
+// collectorWith is a collector that notifies readers through an index.
 func (l *lab) collectorWith(k *index.Keeper) *Collector {
 	l.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -155,8 +155,8 @@ func (l *lab) record(at time.Time, body string) wire.Record {
 		TimeSource: wire.TimeSourceReceived, Gateway: "gateway-0", Incarnation: "one"}
 }
 
-// fill stores objects by themselves and in a pack that both instruments share, lists
-// them, and lets the index tell of the day.
+// fill stores objects by themselves and in a pack that both instruments share, lists them, and lets
+// the index know the day.
 func (l *lab) fill() {
 	l.Helper()
 	l.Clear()

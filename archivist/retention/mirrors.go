@@ -156,7 +156,7 @@ func (s *share) holds() bool {
 // Why a day stays that may go where partners have it.
 const (
 	keptLacking    = "Lacking"     // a partner lacks some of it, or none has all
-	keptUncompared = "NotCompared" // who has all of it did not compare its copies for comparedWithin
+	keptUncompared = "NotCompared" // the partner that has all of it did not compare its copies for comparedWithin
 )
 
 // comparedWithin is how long ago a partner may have compared what it has for a day to go that is nowhere else. A run that pushes compares

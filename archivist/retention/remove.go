@@ -15,8 +15,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// remover deletes the objects of a batch, deletion.Batch at once. One that stays holds up
-// no other; while the store does not answer it does not go on.
+// remover deletes the objects of a batch, deletion.Batch at once. One that stays holds up no other;
+// while the store does not answer it does not continue.
 type remover struct {
 	*Collector
 	instrument string
@@ -81,7 +81,7 @@ func (d *remover) flush(ctx context.Context) error {
 	return nil
 }
 
-// later returns nil where the others can go on.
+// later returns nil if the others can continue.
 func (d *remover) later(ctx context.Context, err error) error {
 	if w := waitsFor(ctx, err); w == nil || w.reason != waitFailed || errors.Is(err, objectstore.ErrUnavailable) {
 		return err
@@ -90,7 +90,7 @@ func (d *remover) later(ctx context.Context, err error) error {
 	return nil
 }
 
-// spare tells, once, of bytes that lie where those lay that are to be removed.
+// spare logs, once, bytes that have taken the place of those to be removed.
 func (r *Collector) spare(instrument, key string, digest, other wire.Digest) {
 	if r.foreign[key] {
 		return

@@ -46,7 +46,8 @@ func sortOldest(days []spaceDay) {
 	})
 }
 
-// findForSpace tells the disk budget what can be made again and what partners have, and writes a removal for each day of it that is to go for space.
+// findForSpace reports to the disk budget what can be made again and what partners have, and writes a removal for each such day that is to
+// go for space.
 func (r *Collector) findForSpace(ctx context.Context, now time.Time) error {
 	if r.cfg.Budget == nil || r.cfg.Declared == nil || !r.cfg.Budget.State().NearlyFull() && time.Since(r.searched) < searchInterval {
 		return nil

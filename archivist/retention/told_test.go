@@ -33,8 +33,8 @@ func (l *lab) told(what string) {
 	}
 }
 
-// No byte goes before readers know that it does; an archivist that begins tells them
-// what the one before it did not, however old the day is.
+// No byte goes before readers know that it does; an archivist that starts publishes to them what
+// the one before it did not, however old the day is.
 func TestReadersAreTold(t *testing.T) {
 	l := newLab(t)
 	l.fill()

@@ -40,8 +40,8 @@ func (r *Collector) removeDay(ctx context.Context, b *batch, now time.Time) (*pl
 	return p, r.emptyDay(ctx, b, packs, moved, now)
 }
 
-// stays returns the keys of objects of their own that are listed since the day was listed
-// as purged: what goes may have their keys. Errors: waits, where they are too many.
+// stays returns the keys of objects of their own that are listed since the day was listed as
+// purged: what goes may have their keys. Errors: waits, if they are too many.
 func (r *Collector) stays(ctx context.Context, b *batch) (map[string]bool, error) {
 	held := map[string]bool{}
 	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {
@@ -89,8 +89,8 @@ func (r *Collector) removeListed(ctx context.Context, b *batch, p *plan, d *remo
 	return packs, moved, err
 }
 
-// removeMoved removes what a compaction moved and left where it was: it asks the store
-// once, rather than for each.
+// removeMoved removes what a compaction moved and left in its old place: it asks the store once,
+// rather than for each.
 func (r *Collector) removeMoved(ctx context.Context, b *batch, p *plan, d *remover) error {
 	left := map[string]bool{}
 	remove := func() error {

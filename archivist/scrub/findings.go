@@ -21,8 +21,8 @@ import (
 // would only fill JetStream. More are counted and logged.
 const maxFindings = 1000
 
-// ledgerIncarnation stands for all incarnations of the scrub: totals are those of what is
-// known to be damaged, not of a process.
+// ledgerIncarnation stands for all incarnations of the scrub: totals count what is known to be
+// damaged, not a process.
 const ledgerIncarnation = "scrub"
 
 // findings are what is known to be damaged: entries of the status bucket.

@@ -22,7 +22,7 @@ func (s *Scrub) look(ctx context.Context, d wire.Damage) error {
 	}
 	r, listed, err := s.listed(ctx, d)
 	if errors.Is(err, wire.ErrMalformed) {
-		return nil // it is unknown where it is; the report stays as it is
+		return nil // its place is unknown; the report stays as it is
 	}
 	if err != nil {
 		return err

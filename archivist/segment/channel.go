@@ -84,9 +84,8 @@ func scan(m stream.Message) (scanned, error) {
 	return s, nil
 }
 
-// announced returns what a message's headers say of its datagrams, which is what
-// its gateway counted as announced. A message that does not tell has one, for all
-// that is known.
+// announced returns what a message's headers say of its datagrams, which is what its gateway
+// counted as announced. A message without these headers has one, as far as is known.
 func announced(m stream.Message) (datagrams, bytes uint64, told bool) {
 	datagrams, err1 := strconv.ParseUint(m.Header.Get(wire.HeaderDatagrams), 10, 31)
 	bytes, err2 := strconv.ParseUint(m.Header.Get(wire.HeaderDatagramBytes), 10, 31)

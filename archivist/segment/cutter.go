@@ -37,7 +37,7 @@ const (
 // label is what an instrument's and a channel's name look like.
 var label = regexp.MustCompile(`^[a-z0-9-]+$`)
 
-// Config says who cuts what.
+// Config says which archivist cuts, and what.
 type Config struct {
 	holder.Base
 
@@ -229,8 +229,8 @@ func (c *Cutter) channel(ctx context.Context, key channelKey) (*channel, error) 
 	return ch, nil
 }
 
-// take notes a message of the stream; where it does not fit to what its channel
-// has open, that is cut first.
+// take notes a message of the stream; if it does not fit what its channel has open, that is cut
+// first.
 func (c *Cutter) take(ctx context.Context, m stream.Message) error {
 	key, subjectErr := channelOf(m.Subject)
 	s, err := scan(m)

@@ -93,7 +93,7 @@ func (c *Cutter) inSegments(ctx context.Context, ch *channel, day wire.Day, but 
 }
 
 // listedSegments yields the segments of a channel that a day's manifest lists, some twice. If the manifest cannot be
-// read, what the day's changes say comes in its place: segments that they do not tell of are in the bucket.
+// read, the day's changes take its place: segments that they do not have are in the bucket.
 func (c *Cutter) listedSegments(ctx context.Context, ch *channel, day wire.Day) iter.Seq2[*wire.SegmentRange, error] {
 	return func(yield func(*wire.SegmentRange, error) bool) {
 		more := true

@@ -31,7 +31,7 @@ const (
 	keepIncarnation  = 30 * 24 * time.Hour
 )
 
-// published tells the telemetry messages of a channel that are in segments.
+// published identifies the telemetry messages of a channel that are in segments.
 type published struct {
 	incarnations map[string]*numbers
 	// others are the ids of messages that are no gateway's, of the segment that is being
@@ -39,7 +39,7 @@ type published struct {
 	others map[[16]byte]struct{}
 }
 
-// numbers are those of an incarnation's publications that were seen.
+// numbers are the numbers of an incarnation's publications that were seen.
 type numbers struct {
 	// floor: all up to it were seen, or never will be; 0 implies nothing about number 0.
 	floor uint64
@@ -129,8 +129,8 @@ func (n *numbers) add(number uint64) bool {
 	return true
 }
 
-// forget drops incarnations whose last message is long ago, by the stream's clock, and the
-// oldest where there are too many.
+// forget drops incarnations whose last message is long ago, by the stream's clock, and the oldest
+// if there are too many.
 func (p *published) forget() {
 	names := slices.SortedFunc(maps.Keys(p.incarnations), func(a, b string) int {
 		return p.incarnations[b].at.Compare(p.incarnations[a].at)

@@ -34,7 +34,7 @@ func (c *Cutter) resumeBehind(ctx context.Context, ch *channel) error {
 }
 
 // newestStored returns the last message of this stream that is in a segment in the bucket, and the segment's key;
-// 0 where none is.
+// 0 if none is.
 func (c *Cutter) newestStored(ctx context.Context, ch *channel) (last uint64, key string, err error) {
 	prefix := wire.SegmentsPrefix(c.cfg.Site, ch.instrument) + ch.channel + "/"
 	for info, err := range c.cfg.Store.List(ctx, prefix, "") {

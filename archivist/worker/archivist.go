@@ -56,8 +56,8 @@ const (
 	olderPause = time.Minute
 )
 
-// Config says who the archivist is and what it works on. Durations and sizes
-// that are not set have the defaults that the design names.
+// Config says which archivist this is and what it works on. Durations and sizes that are not set
+// have the defaults that the design names.
 type Config struct {
 	Site, Pod, Incarnation string
 
@@ -117,7 +117,7 @@ type Config struct {
 	DescribeInterval time.Duration
 	// Memory bounds what is remembered of the objects of the archive, in bytes (32 MiB).
 	Memory int64
-	// Budget of the disk, where this process has one: nil where it has none.
+	// Budget of the disk; nil if this process has none.
 	Budget *diskbudget.Budget
 	// ForwardNetworks are those to which copies for old servers may go beside public
 	// addresses.

@@ -368,7 +368,7 @@ func (l *lab) rot(key string) {
 }
 
 // A duplicate that the store refuses to delete, as one under object lock, holds up nothing: what
-// comes after it is listed and counted, and the cursors go on. It goes when the store lets it.
+// comes after it is listed and counted, and the cursors advance. It goes when the store lets it.
 func TestDuplicateThatCannotBeDeleted(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()

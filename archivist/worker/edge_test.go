@@ -187,8 +187,8 @@ func TestStreamsMadeAnew(t *testing.T) {
 	l.await("the ledger counts both incarnations", func() bool { return l.ledger(mag, wire.DayOf(now), wire.StepStored).Datagrams == 26 })
 }
 
-// A cut that was planned when its stream was deleted is announced where it was
-// stored, and counted as lost where it was not.
+// A cut that was planned when its stream was deleted is announced if it was stored, and counted as
+// lost if it was not.
 func TestPlannedCutOfAStreamThatIsGone(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now()

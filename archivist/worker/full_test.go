@@ -51,8 +51,8 @@ func (l *lab) firstNotice() uint64 {
 	return state.FirstSeq
 }
 
-// A segment that cannot be announced because the notice stream is full ends
-// nothing: the others who work under the lease make space, and then it is announced.
+// A segment that cannot be announced because the notice stream is full ends nothing: the other work
+// under the lease makes space, and then it is announced.
 func TestFullNotices(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()

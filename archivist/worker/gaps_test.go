@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// gapsOf returns what is said of a day; nil where nothing is.
+// gapsOf returns the gap report of a day; nil if there is none.
 func (l *lab) gapsOf(instrument string, day wire.Day) *wire.DayGaps {
 	l.t.Helper()
 	kv, err := l.js.KeyValue(l.t.Context(), wire.GapsBucket(l.site))

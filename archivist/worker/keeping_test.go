@@ -182,7 +182,7 @@ func TestRetract(t *testing.T) {
 	l.await("the new one is listed", func() bool { return l.is(anew.ID, wire.StateCurrent) })
 	l.intact(anew.ID, members[1].ID, members[2].ID, stays.ID)
 
-	// The changes lie beside the data.
+	// The changes are beside the data.
 	stop()
 	changes, err := manifest.ReadChanges(t.Context(), l.store, l.site, camera, wire.DayOf(now))
 	if err != nil {
@@ -192,7 +192,7 @@ func TestRetract(t *testing.T) {
 		[]wire.State{changes.Records[raw.ID].State, changes.Records[members[0].ID].State, changes.Records[duplicate[0].ID].State})
 }
 
-// intact checks that objects are current, and that their bytes are where it is said.
+// intact checks that objects are current, and that their bytes are where their records say.
 func (l *lab) intact(ids ...string) {
 	l.t.Helper()
 	for _, id := range ids {
@@ -463,7 +463,7 @@ func (l *lab) decision(run string) (wire.ArchiveDecision, bool) {
 	return d, true
 }
 
-// noticeStream are those of the stream of notices on some subjects.
+// noticeStream are the messages of the stream of notices on some subjects.
 func (l *lab) noticeStream(subjects string) []stream.Message {
 	l.t.Helper()
 	epoch, _, err := stream.Epoch(l.t.Context(), l.js, wire.NoticeStream(l.site))

@@ -19,8 +19,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Bytes that lie under the name of an object that was purged, and are not its own, have a receipt
-// of their own: no sweep has them removed.
+// Bytes under the name of an object that was purged that are not its own have a receipt of their
+// own: no sweep has them removed.
 func TestSweepKeepsOtherBytes(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()

@@ -303,7 +303,7 @@ func TestRefillLeavesSpace(t *testing.T) {
 	l.send(camera, now, "a frame")
 }
 
-// Gap records lie in the stream of notices, and are nothing to the archive.
+// Gap records are in the stream of notices, and are nothing to the archive.
 func TestGapRecordsAreNoNotices(t *testing.T) {
 	l := start(t).site(t, "thule")
 	cfg := l.config("a")

@@ -24,7 +24,7 @@ import (
 // either.
 type pause struct {
 	paused  chan struct{} // closed at the pause
-	goOn    chan struct{} // closed to go on
+	goOn    chan struct{} // closed to continue
 	arrived chan struct{} // closed when the part has reached the store
 	once    sync.Once
 }

@@ -100,7 +100,7 @@ func freeSpace(dir string) (float64, error) {
 // process.
 type volume struct {
 	*os.File
-	// id tells it from other volumes.
+	// id distinguishes it from other volumes.
 	id string
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// With a budget of 64 MiB: 300 half-sent objects of 1 MB that then go on,
-// and one large object beside them. All arrive.
+// With a budget of 64 MiB: 300 half-sent objects of 1 MB that then continue, and one large object
+// beside them. All arrive.
 //
 // The large object is 128 MiB; SUBSTORM_TEST_LARGE_OBJECT=2147483648 makes it
 // the 2 GiB that takes minutes on a small machine.

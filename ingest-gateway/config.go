@@ -44,13 +44,13 @@ type Config struct {
 	// protocol; 0 for none.
 	EdgePort    uint16
 	EdgeSources []netip.Prefix
-	// LinkProbePort of UDP answers who measures the link to the pool (STAMP); 0 for none.
+	// LinkProbePort of UDP answers measurements of the link to the pool (STAMP); 0 for none.
 	LinkProbePort uint16
 	// MirrorListen is the address, host:port, on which runs of mirrors send what they pulled; empty for none.
 	MirrorListen string
-	// UnknownSenders is Refuse, also where it is empty, or Quarantine: then what
-	// they send is kept, up to QuarantineMaxSize and for QuarantineRetention, and
-	// QuarantinePorts are open beside those of instruments.
+	// UnknownSenders is Refuse, the default, or Quarantine: then what they send is kept, up to
+	// QuarantineMaxSize and for QuarantineRetention, and QuarantinePorts are open beside those of
+	// instruments.
 	UnknownSenders      string
 	QuarantineMaxSize   int64
 	QuarantineRetention time.Duration

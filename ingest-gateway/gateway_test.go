@@ -151,7 +151,7 @@ func TestWholeHouse(t *testing.T) {
 		})
 	}
 
-	// After a restart the day's figures go on.
+	// After a restart the day's figures continue.
 	if err := g.stop(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}

@@ -70,7 +70,7 @@ func (s *senders) asked(instrument string, channels []wire.ChannelSampling) {
 	s.next(instrument).asked = channels
 }
 
-// next is where there is something new of an instrument. The caller holds mu.
+// next returns the news of an instrument, to be changed and reported. The caller holds mu.
 func (s *senders) next(instrument string) *senderNews {
 	s.count++
 	news := s.heard[instrument]

@@ -89,10 +89,10 @@ func TestKillAfterTheLastByteOfAName(outer *testing.T) {
 	}
 }
 
-// While JetStream is away names cannot be claimed: objects wait in the spool, and claim
-// theirs while it drains. If two objects got one name meanwhile, the later one becomes
-// its next version, whatever the instrument says of versions, and may be an object though
-// its name is a folder by now, or lie in an object: both are receipted.
+// While JetStream is away names cannot be claimed: objects wait in the spool, and claim theirs
+// while it drains. If two objects got one name meanwhile, the later one becomes its next version,
+// whatever the instrument says of versions, and may be an object though its name is a folder by
+// now, or be in an object: both are receipted.
 func TestNamesFromTheSpool(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Over TLS, in both versions of HTTP, with tokens and certificates that tell who
-// may send for the instrument that the path names.
+// Over TLS, in both versions of HTTP, with tokens and certificates that decide which senders may
+// send for the instrument that the path names.
 func TestHTTPOverTLS(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)
@@ -101,8 +101,7 @@ func TestHTTPHandshakesThatFail(t *testing.T) {
 	})
 }
 
-// Senders that say nothing, or a byte now and then, hold neither memory nor the
-// way for others.
+// Senders that are silent, or send a byte now and then, hold no memory and do not block others.
 func TestHTTPSlowSenders(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -194,9 +194,9 @@ func (l *lab) archivedAt(t *testing.T, object []byte, at time.Time) wire.Record 
 	return r
 }
 
-// The clock of the machine is set back by forty seconds while the gateway is down:
-// receive times go on from the last one. A larger step is followed, and marked
-// (TestClockIsSetForward of package store).
+// The clock of the machine is set back by forty seconds while the gateway is down: receive times
+// continue from the last one. A larger step is followed, and marked (TestClockIsSetForward of
+// package store).
 func TestClockSteppedBack(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -287,7 +287,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("the source broke off") }
 
-// An object that does not lie under its own key may stand all the same: in a pack, since its day was compacted, or as one that
+// An object that is not under its own key may be stored all the same: in a pack, since its day was compacted, or as one that
 // was purged. An object that the store lost is stored again.
 func TestMirroredStands(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The bucket of names is lost while no gateway runs: who has a name keeps it.
+// The bucket of names is lost while no gateway runs: an object that has a name keeps it.
 func TestNamesAreLost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -78,8 +78,8 @@ func (h *house) ofStreams() *disk { return h.disks[len(h.disks)-1] }
 
 func (h *house) volume() string { return filepath.Join(h.disks[0].root, "volume") }
 
-// cutPower ends all who write to the disks, and gives them some on which is what
-// the first had when the power went. It fails where nothing at all is lost so.
+// cutPower ends all processes that write to the disks, and gives them new disks that hold what the
+// old ones had when the power went. It fails if nothing at all is lost so.
 func (h *house) cutPower(t *testing.T, g *gateway) {
 	t.Helper()
 	g.kill()

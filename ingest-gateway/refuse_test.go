@@ -15,8 +15,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// expectRefused checks that a refusal was counted, in metrics and ledger, and
-// logged once with who it was, and that nothing of it is in the archive.
+// expectRefused checks that a refusal was counted, in metrics and ledger, and logged once with the
+// sender, and that nothing of it is in the archive.
 func (l *lab) expectRefused(t *testing.T, g *gateway, instrument string, cause wire.Cause) {
 	t.Helper()
 	series := fmt.Sprintf("substorm_gateway_refused_total{cause=%q,instrument=%q}", cause, instrument)

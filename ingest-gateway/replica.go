@@ -37,7 +37,7 @@ type ReplicaConfig struct {
 	After time.Duration
 }
 
-// replicas are the copies that this gateway keeps, and who keeps its own.
+// replicas are the copies that this gateway keeps, and the peer that keeps its own.
 type replicas struct {
 	log    *replica.Log
 	server *replica.Server
@@ -126,7 +126,7 @@ func (g *gateway) runReplicas(alive, steady context.Context, run func(context.Co
 	})
 }
 
-// addCopies says in a report where copies are taken, who gets ours, and what is kept.
+// addCopies says in a report where copies are taken, which peer gets ours, and what is kept.
 func (g *gateway) addCopies(s *wire.GatewayStatus) {
 	if r := g.replicas; r != nil {
 		if g.cfg.PodIP != "" {

@@ -23,7 +23,7 @@ const (
 	othersMaxAge = 30 * time.Second
 )
 
-// reporter tells the Site what the pod runs and what it received.
+// reporter reports to the Site what the pod runs and what it received.
 type reporter struct {
 	g    *gateway
 	kv   jetstream.KeyValue

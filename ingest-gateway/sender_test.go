@@ -53,7 +53,7 @@ func hear(conn net.Conn) answer {
 	return answer{string(b), err}
 }
 
-// send sends an object and hears the answer.
+// send sends an object and reads the answer.
 func send(t *testing.T, port int, object []byte) answer {
 	t.Helper()
 	conn := dial(t, port)

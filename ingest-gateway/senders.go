@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// openCertificates reads the pool's certificate, where it has one.
+// openCertificates reads the pool's certificate, if it has one.
 func (g *gateway) openCertificates() (err error) {
 	if g.cfg.TLSDir == "" {
 		return nil
@@ -28,7 +28,7 @@ func (g *gateway) openCertificates() (err error) {
 	return err
 }
 
-// openEdge opens the port for proxies, where there are any.
+// openEdge opens the port for proxies, if there are any.
 func (g *gateway) openEdge() (err error) {
 	if g.cfg.EdgePort == 0 {
 		return nil

@@ -32,8 +32,8 @@ func crowd(t *testing.T, n, port int, from string, say func(i int) []byte) []net
 	return all
 }
 
-// Unknown senders that open connections and keep them leave a slot for who may send,
-// over every listener.
+// Unknown senders that open connections and keep them leave a slot for permitted senders, over
+// every listener.
 func TestCrowdOfUnknownSenders(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -138,8 +138,8 @@ func TestIdleConnectionsOfIdentifiedSenders(t *testing.T) {
 	}
 }
 
-// Many connections that one address opens at once displace none of them where the address alone says who sends: none
-// counts as an unknown sender's.
+// Many connections that one address opens at once displace none of them if the address alone identifies the sender:
+// none counts as an unknown sender's.
 func TestManyConnectionsOfOneSender(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

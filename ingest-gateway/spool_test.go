@@ -212,8 +212,8 @@ func TestKillBeforeDrained(t *testing.T) {
 	}
 }
 
-// Store and JetStream are away and the spool is full: the sender hears no receipt, but a
-// reset. All objects that were receipted are archived in the end.
+// Store and JetStream are away and the spool is full: the sender gets no receipt, but a reset. All
+// objects that were receipted are archived in the end.
 func TestSpoolFull(t *testing.T) {
 	t.Parallel()
 	l := newLabAlone(t)

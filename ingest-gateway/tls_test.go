@@ -75,8 +75,8 @@ func tlsDial(t *testing.T, port int, cfg *tls.Config) (*tls.Conn, *witness) {
 	return tls.Client(under, cfg), under
 }
 
-// tlsSend sends an object, ends with close_notify, and hears the answer. In TLS
-// 1.3 a client hears of a certificate that is refused with its first read.
+// tlsSend sends an object, ends with close_notify, and reads the answer. In TLS 1.3 a client learns
+// that its certificate is refused with its first read.
 func tlsSend(t *testing.T, port int, cfg *tls.Config, object []byte) (answer, *witness) {
 	t.Helper()
 	conn, under := tlsDial(t, port, cfg)
@@ -270,8 +270,8 @@ func TestTLSFramings(t *testing.T) {
 	})
 }
 
-// A renewed certificate is shown to new connections; those that are open go on,
-// and one that cannot be read changes nothing.
+// A renewed certificate is shown to new connections; those that are open continue, and one that
+// cannot be read changes nothing.
 func TestTLSRenewed(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)

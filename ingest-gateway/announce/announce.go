@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Config says who announces, and where.
+// Config says which gateway announces, and where.
 type Config struct {
 	Site, Gateway, Incarnation string
 	// Notices commits to wire.NoticeStream, Observations to wire.ObservationStream.

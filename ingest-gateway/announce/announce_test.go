@@ -140,7 +140,7 @@ func TestTelemetry(t *testing.T) {
 	}
 }
 
-// TestImpatient: who does not wait hears later what became of the notice.
+// TestImpatient: a caller that does not wait learns later what became of the notice.
 func TestImpatient(t *testing.T) {
 	b := newBench(t)
 	b.server.Kill()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command tells senders in the field what is asked of their instruments:
-// what the registry declares, and what consumers ask for where that lets them.
+// Package command sends commands to senders in the field: what is asked of their instruments by the
+// registry and, where that lets them, by consumers.
 package command
 
 import (
@@ -96,8 +96,8 @@ func (h *Hub) Refresh() {
 	}
 }
 
-// plan finds what is asked of an instrument, and tells it where it is something
-// else. The caller holds mu.
+// plan finds what is asked of an instrument, and sends it the command if that changed. The caller
+// holds mu.
 func (h *Hub) plan(instrument string, t *told) {
 	entry, known := h.cfg.Registry.Current().Entry(instrument)
 	if !known {

@@ -43,7 +43,8 @@ var signed = map[string]bool{
 	"audio/wave": true, "audio/aiff": true, "video/avi": true, "video/webm": true,
 }
 
-// Looks guesses the media type of what begins with these bytes: application/octet-stream if they tell nothing.
+// Looks guesses the media type of content that begins with these bytes: application/octet-stream if they match
+// none.
 func Looks(head []byte) string {
 	head = head[:min(len(head), HeadSize)]
 	for _, s := range signatures {
@@ -70,9 +71,9 @@ func named(mediaType string) string {
 	return name
 }
 
-// Unexpected says what an object that begins with these bytes looks like, if it cannot be of the media type that its Instrument declares, or of
-// the one that its sender says; empty if it can, or if nothing is known of them. A sender's word does not excuse content that the Instrument does
-// not declare: uploaders go by the suffix of a file. A secret is expected only where its Instrument declares it.
+// Unexpected says what an object that begins with these bytes looks like, if it cannot be of the media type that its Instrument declares,
+// or of the one that its sender says; empty if it can, or if nothing is known of them. A sender's media type does not excuse content that
+// the Instrument does not declare: uploaders go by the suffix of a file. A secret is expected only where its Instrument declares it.
 func Unexpected(declared, said string, head []byte) string {
 	if looks := Looks(head); secret.IsMediaType(looks) {
 		if named(declared) == looks {

@@ -124,7 +124,7 @@ func (f *Follower) save() {
 	f.unsaved, f.unsavedWhy, f.saveAgain = nil, "", time.Time{}
 }
 
-// apply puts a snapshot in force: first who may send, then the ports.
+// apply puts a snapshot in force: first the permitted senders, then the ports.
 func (f *Follower) apply(s *Snapshot) {
 	f.cfg.Registry.current.Store(s)
 	failed := f.cfg.Apply(s)

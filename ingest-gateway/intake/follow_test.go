@@ -208,7 +208,7 @@ func TestSavedLater(t *testing.T) {
 	}
 }
 
-// signal is a writer that tells of each write.
+// signal is a writer that signals each write.
 type signal chan struct{}
 
 func (s signal) Write(p []byte) (int, error) {

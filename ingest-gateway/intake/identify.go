@@ -14,7 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Claim is what a sender shows of who it is.
+// Claim is how a sender identifies itself.
 type Claim struct {
 	// Protocol is one of wire's.
 	Protocol string
@@ -36,7 +36,7 @@ type Claim struct {
 // Refusal is why a sender may not send. Its zero value refuses nothing.
 type Refusal struct {
 	Cause wire.Cause
-	// Instrument is the one that the sender nearly was; empty where it was near none.
+	// Instrument is the one that the sender nearly was; empty if it was near none.
 	Instrument string
 	// Shown is what it showed instead of what is declared; never a token.
 	Shown string
@@ -88,8 +88,8 @@ func (s *Snapshot) TLS(port uint16, addr netip.Addr) (string, bool) {
 	return listener.TLS, true
 }
 
-// PortTLS returns what a listener on a port of a protocol needs at most:
-// wire.TLSMutual, wire.TLSServer, or "" where none is over TLS.
+// PortTLS returns what a listener on a port of a protocol needs at most: wire.TLSMutual,
+// wire.TLSServer, or "" if none is over TLS.
 func (s *Snapshot) PortTLS(protocol string, port uint16) string {
 	needs := ""
 	for _, listener := range s.listeners {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package intake knows who may send: it follows the Site's registry and answers,
-// for a protocol, a port and an address, which instrument that is.
+// Package intake knows which senders may send: it follows the Site's registry and answers, for a
+// protocol, a port and an address, which instrument that is.
 package intake
 
 import (
@@ -19,7 +19,7 @@ type Instrument struct {
 	Name       string
 	UID        string
 	Generation int64
-	// Pool is the IngestGateway that receives; empty where none does.
+	// Pool is the IngestGateway that receives; empty if none does.
 	Pool string
 	// Origin is the code of the Site that it is an instrument of; empty: of this one.
 	Origin string
@@ -43,9 +43,8 @@ type Instrument struct {
 	// it calls so.
 	Naming  *naming.Template
 	Station string
-	// ObservationName reads when an object was observed out of the name that its sender
-	// gave; nil where names do not tell. An object that comes later than LateAfter is
-	// backfill.
+	// ObservationName reads when an object was observed out of the name that its sender gave; nil
+	// if names do not have it. An object that comes later than LateAfter is backfill.
 	ObservationName *naming.Template
 	LateAfter       time.Duration
 
@@ -85,7 +84,7 @@ type Listener struct {
 	Framing string
 	// IdleAfter ends an object of wire.FramingIdle.
 	IdleAfter time.Duration
-	// Expect is nil where nothing is said about whole objects.
+	// Expect is nil if whole objects have no conditions.
 	Expect *Expect
 	// CloseReceipt: the sender gets no line, only the close.
 	CloseReceipt bool

@@ -20,7 +20,7 @@ type Limit struct {
 // time, or a datagram, must fit in.
 const minBurst = 64 << 10
 
-// newLimit returns nil where nothing is limited.
+// newLimit returns nil if nothing is limited.
 func newLimit(bytesPerSecond, objectsPerSecond int64) *Limit {
 	if bytesPerSecond <= 0 && objectsPerSecond <= 0 {
 		return nil

@@ -42,9 +42,9 @@ var (
 		"declare an Instrument without listeners for the pulled objects, and name it in spec.paths of the MirrorPartner")
 )
 
-// Mirror returns the listener to which a run of a mirror sends an object, and where it may not send it, why: the run must be one of the
-// partner, by its certificate; and the instrument one of the Site that the partner pulls from or, where that is no Substorm,
-// one without listeners to which the partner's paths give something.
+// Mirror returns the listener to which a run of a mirror sends an object, and, if it may not send it, why: the run must be one of the
+// partner, by its certificate; and the instrument one of the Site that the partner pulls from or, where that is no Substorm, one
+// without listeners to which the partner's paths give something.
 func (s *Snapshot) Mirror(m Mirrored) (*Listener, wire.Cause, error) {
 	if s.registry == nil {
 		return nil, wire.CauseBadCertificate, fmt.Errorf("partner %s: %w", m.Partner, ErrNotYet)

@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Refusals counts those who nearly were an instrument, for the people who
-// declared it. It is bounded by the instruments and the causes there are.
+// Refusals counts senders that nearly were an instrument, for the users that declared it. It is
+// bounded by the numbers of instruments and causes.
 type Refusals struct {
 	mu sync.Mutex
 	// by instrument and cause.

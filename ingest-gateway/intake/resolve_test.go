@@ -278,7 +278,7 @@ func TestPathsTellInstrumentsApart(t *testing.T) {
 }
 
 // An instrument that comes again unchanged keeps its listeners, and so does one that cannot be read:
-// connections go on with them.
+// connections continue with them.
 func TestListenersKeepTheirIdentity(t *testing.T) {
 	b := bucketOf(t, 1, 2, entry("a", 1, "TCP 30100"), entry("b", 1, "TCP 30101"))
 	r := registry.Resolve(registry.New().Snapshot(), b)

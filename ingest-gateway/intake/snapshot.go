@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Snapshot is who may send, as of one moment. It never changes: any number of
+// Snapshot is the set of permitted senders, as of one moment. It never changes: any number of
 // goroutines may ask it.
 type Snapshot struct {
 	// Revision of the last complete registry that the snapshot holds; 0 before the first.
@@ -212,7 +212,7 @@ func (c *claims) conflict(w *Listener) *Listener {
 	return nil
 }
 
-// apart says whether the certificates of their senders tell two listeners apart.
+// apart says whether the certificates of their senders distinguish two listeners.
 func (w *Listener) apart(o *Listener) bool {
 	return len(w.CertificateNames) > 0 && len(o.CertificateNames) > 0 &&
 		!slices.ContainsFunc(w.CertificateNames, func(n string) bool { return slices.Contains(o.CertificateNames, n) })

@@ -45,7 +45,8 @@ const (
 	chunkSize  = chunkSlots * slotSize
 )
 
-// nameSizes are those of the layouts that can be read, by magic: the one before had no space for the names of guests.
+// nameSizes are the sizes of the layouts that can be read, by magic: the layout before had no space for the names of
+// guests.
 var nameSizes = map[string]int{magic: nameSize, "SBSTLDG4": 64}
 
 // counter is the index of a counter in a slot.

@@ -41,7 +41,7 @@ type ended struct {
 	lost map[string]time.Time
 	// ends are the keys of what ended incarnations counted that may still be in the spool, as text, at most maxEnds.
 	ends []string
-	// epoch of the Site's ledger that has all of it; empty where none is known to.
+	// epoch of the Site's ledger that has all of it; empty if none is known to.
 	epoch string
 }
 

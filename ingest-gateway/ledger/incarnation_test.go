@@ -25,7 +25,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// intent is what an incarnation tells the test that it is about to count.
+// intent is what an incarnation reports to the test that it is about to count.
 type intent struct {
 	Read, Dropped, Begun, Failed uint64
 }

@@ -33,9 +33,9 @@ type Config struct {
 	// Gather is how long the Site's ledger may lack what datagrams alone changed, so that one sync serves all of them; 0: as long as all else.
 	// A kill takes nothing of it: the counters have it.
 	Gather time.Duration
-	// Logger hears what is final of previous incarnations; default none.
+	// Logger logs the final totals of previous incarnations; default none.
 	Logger *slog.Logger
-	// The constants of these names where they are 0.
+	// Durations that are 0 have the constants of these names.
 	writeEvery, keepEntries time.Duration
 }
 

@@ -43,7 +43,7 @@ const (
 type Config struct {
 	Site      string
 	JetStream jetstream.JetStream
-	// Objects tells which names objects have that claimed none, as imports; nil: there are none.
+	// Objects returns the names of objects that claimed none, such as imports; nil: there are none.
 	Objects objectstore.Store
 	Logger  *slog.Logger
 }
@@ -185,8 +185,8 @@ func (w Wanted) heldBy(c wire.NameClaim) (Held, bool) {
 	return Held{v, supersedes(c, v), own}, true
 }
 
-// join looks who has the name, and where versions are kept adds one. Done is
-// false where another changed the claim meanwhile.
+// join looks up the version that has the name, and adds one if versions are kept. Done is false if
+// another gateway changed the claim meanwhile.
 func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w Wanted) (held Held, done bool, err error) {
 	claim, revision, err := nameclaims.Read(ctx, kv, key)
 	if err != nil {

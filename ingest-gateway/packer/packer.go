@@ -44,8 +44,8 @@ type Config struct {
 	Pool, Reserve *memory.Pool
 	// Put stores a pack, create-only. It may try again for as long as ctx lets it.
 	Put func(ctx context.Context, key string, body io.ReadSeeker, size int64, digest wire.Digest, members int) error
-	// Failed hears of a pack that may be stored although Put failed: its members
-	// go elsewhere. It must not wait.
+	// Failed gets a pack that may be stored although Put failed: its members go elsewhere. It must
+	// not wait.
 	Failed func(key string)
 	// InFlight is how many packs may be on their way; 0 is DefaultInFlight.
 	InFlight int
@@ -55,8 +55,8 @@ type Config struct {
 // its way, else when one has arrived, at pack.MaxSize, or after maxAge: so a lone
 // object waits for nothing, and the slower the store the more share a request.
 //
-// It cannot deadlock over memory: members are copied only where that takes no
-// waiting, and who cannot be copied needs no pack.
+// It cannot deadlock over memory: members are copied only if that takes no waiting, and an object
+// that cannot be copied needs no pack.
 type Packer struct {
 	cfg Config
 
@@ -82,7 +82,7 @@ type batch struct {
 	buffer *memory.Buffer
 	count  int
 
-	// holders are the members that were not released, and who fills or stores the
+	// holders are the members that were not released, and the goroutine that fills or stores the
 	// pack; guarded by the packer's mu.
 	holders int
 	ctx     context.Context
@@ -260,7 +260,7 @@ func (p *Packer) drop(b *batch) {
 		b.cancel(nil)
 		b.buffer.Release()
 	case 1:
-		if p.filling != b { // only who stores it is left, or one reader after that
+		if p.filling != b { // only its storer is left, or one reader after that
 			b.cancel(errLeft)
 		}
 	}

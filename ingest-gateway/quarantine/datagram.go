@@ -28,8 +28,7 @@ const (
 	retryFor = 5 * time.Minute
 )
 
-// packets gathers datagrams by who sent them, to which port, on which day: what
-// becomes of them is counted on that day.
+// packets gathers datagrams by sender, port and day: what becomes of them is counted on that day.
 type packets struct {
 	mu   sync.Mutex
 	open map[unknownSender]*gathering
@@ -66,9 +65,8 @@ func (p *packets) waiting() float64 {
 	return float64(len(p.refused))
 }
 
-// Datagram gathers a datagram of an unknown sender's, which is settled once its segment
-// is in the bucket or lost: see Config.Settled. It returns a cause where it is not
-// gathered.
+// Datagram gathers a datagram of an unknown sender's, which is settled once its segment is in the
+// bucket or lost: see Config.Settled. It returns a cause if it is not gathered.
 func (q *Quarantine) Datagram(d wire.Datagram) wire.Cause {
 	p := &q.packets
 	p.mu.Lock()

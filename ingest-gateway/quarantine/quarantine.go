@@ -43,8 +43,8 @@ type Config struct {
 	MaxAge  time.Duration
 	// NoSpace says whether nothing more may be kept on the disk. Optional: then it always may.
 	NoSpace func() bool
-	// Settled counts datagrams that were gathered, received from at on: as
-	// CauseQuarantined where they are in the bucket, else as what lost them.
+	// Settled counts datagrams that were gathered, received from at on: as CauseQuarantined if they
+	// are in the bucket, else with the cause of their loss.
 	Settled func(at time.Time, cause wire.Cause, datagrams int)
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer

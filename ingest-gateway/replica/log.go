@@ -25,7 +25,7 @@ import (
 // maxCopies bounds what is kept for one owner: each takes some 150 bytes of memory.
 const maxCopies = 1 << 18
 
-// LogConfig says where copies lie.
+// LogConfig says where copies are stored.
 type LogConfig struct {
 	// Dir holds a folder for each owner.
 	Dir string
@@ -122,7 +122,7 @@ func (l *Log) owner(name string) (*owner, error) {
 	return o, nil
 }
 
-// index notes where copies lie, as they come.
+// index notes the places of copies, as they come.
 func (o *owner) index(ctx context.Context, indexed chan struct{}, log *slog.Logger) {
 	before := o.spool.Stats().Objects
 	for {
@@ -160,8 +160,8 @@ func (o *owner) index(ctx context.Context, indexed chan struct{}, log *slog.Logg
 	}
 }
 
-// unfit puts a copy into quarantine that a power cut left without all of its
-// bytes: its owner, who has no answer, sends it once more.
+// unfit puts a copy into quarantine that a power cut left without all of its bytes: its owner,
+// which has no answer, sends it once more.
 func (o *owner) unfit(e *spool.Entry, log *slog.Logger) bool {
 	if !e.Unsure() {
 		return false
@@ -252,7 +252,7 @@ func (l *Log) Done(name string, ids []string) error {
 			delete(o.copies, k)
 		}
 		o.mu.Unlock()
-		if !ok || c.busy { // who is about to drain it finds it there
+		if !ok || c.busy { // the caller that is about to drain it finds it there
 			continue
 		}
 		if err := o.done(c); err != nil {

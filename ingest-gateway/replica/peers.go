@@ -40,7 +40,7 @@ const (
 // node, where a copy would be lost with the original.
 var errNotThePeer = errors.New("the address is not that of a peer on another node")
 
-// PeersConfig says who may have copies.
+// PeersConfig says which gateways may have copies.
 type PeersConfig struct {
 	// Pool, Gateway and Node are where this one runs. Without a Node it is unknown which nodes are
 	// other ones, and there are no peers.
@@ -64,7 +64,7 @@ type Peers struct {
 	since   time.Time
 	shunned map[string]time.Time
 	current string
-	// archived are ids to say to peers, and wake has something where there are any.
+	// archived are ids to report to peers, and wake has something if there are any.
 	archived map[string][]string
 	wake     chan struct{}
 }
@@ -107,7 +107,7 @@ func (p *Peers) mayKeep(s seen, now time.Time) bool {
 	}
 }
 
-// candidates returns who may have copies, the one that has had them so far first.
+// candidates returns the gateways that may have copies, the one that has had them so far first.
 func (p *Peers) candidates() []wire.GatewayStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,8 +140,8 @@ func (p *Peers) Peer() string {
 	return ""
 }
 
-// Copy sends an object to a peer and returns who has it on the disk. Body is read
-// from its beginning for each peer that is tried. Errors: ErrNoPeer, ctx's.
+// Copy sends an object to a peer and returns the peer that has it on the disk. Body is read from
+// its beginning for each peer that is tried. Errors: ErrNoPeer, ctx's.
 func (p *Peers) Copy(ctx context.Context, n wire.Notice, body io.ReadSeeker) (string, error) {
 	errs := []error{ErrNoPeer}
 	for _, peer := range p.candidates() {
@@ -181,7 +181,7 @@ func (p *Peers) copyTo(ctx context.Context, peer wire.GatewayStatus, n wire.Noti
 	return p.do(r, peer.Gateway)
 }
 
-// do asks a peer, and checks that it is the one who answers.
+// do asks a peer, and checks that this peer answers.
 func (p *Peers) do(r *http.Request, peer string) error {
 	r.Header.Set(wire.HeaderGateway, peer)
 	r.Header.Set(wire.HeaderNode, p.cfg.Node)
@@ -304,7 +304,7 @@ func (p *Peers) Owner(name string) (Owner, bool) {
 	return o, true
 }
 
-// save keeps who is there for the next start.
+// save keeps the known peers for the next start.
 func (p *Peers) save() error {
 	p.mu.Lock()
 	b, err := json.Marshal(p.gateway)

@@ -27,7 +27,7 @@ type request struct {
 	meta []byte
 	body io.Reader
 	size int64
-	// entry is what kindDone finishes; parts are those of an object.
+	// entry is what kindDone finishes; parts are the parts of an object.
 	entry *Entry
 	parts []Place
 	// receivedAt of an object or a notice.

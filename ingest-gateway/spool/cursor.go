@@ -28,8 +28,8 @@ func (c *cursor) move(g *segment) error {
 	return nil
 }
 
-// letGo closes the cursor's segment where that was removed: an open file takes
-// its space on the volume all the same.
+// letGo closes the cursor's segment if that was removed: an open file takes its space on the volume
+// all the same.
 func (s *Spool) letGo() {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -110,7 +110,7 @@ func (s *Spool) next() (*Entry, error) {
 type sight struct {
 	segment *segment
 	size    int64
-	// unread objects lie in the segment's first size bytes.
+	// unread objects are in the segment's first size bytes.
 	unread, unreadBytes int64
 	// sealed: that is all that the segment will ever hold.
 	sealed bool

@@ -38,8 +38,8 @@ type run struct {
 	size    int64
 }
 
-// runs returns where the object's bytes lie, in their order. A part whose
-// segment is gone is ErrCorrupt.
+// runs returns the places of the object's bytes, in their order. A part whose segment is gone is
+// ErrCorrupt.
 func (e *Entry) runs() ([]run, error) {
 	if len(e.parts) == 0 {
 		return []run{{e.segment, e.offset + headSize + e.meta, e.Size}}, nil
@@ -235,7 +235,7 @@ func (e *Entry) Quarantine(why error) error {
 	if len(e.parts) > 0 {
 		chunks = append(chunks, runs...)
 	}
-	counted := func(_ Quarantine, keep func() error) error { return keep() } // by who asks for it
+	counted := func(_ Quarantine, keep func() error) error { return keep() } // by the caller that asks for it
 	if err := e.spool.quarantine(e.segment, e.offset, &e.Notice, why, counted, chunks...); err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The environment in which this test's program is a process that spools until
-// it is killed, and tells on its standard output what is receipted.
+// The environment in which this test's program is a process that spools until it is killed, and
+// prints on its standard output what is receipted.
 const (
 	childDir    = "SPOOL_TEST_DIR"
 	childFrom   = "SPOOL_TEST_FROM"
@@ -36,9 +36,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// spoolForever has eight senders, each with objects of its own, and one who
-// archives some of them. "receipt N" is said once N is safe; "archived N" before
-// it is noted as done, "done N" after.
+// spoolForever has eight senders, each with objects of its own, and one goroutine that archives
+// some of them. "receipt N" is said once N is safe; "archived N" before it is noted as done, "done
+// N" after.
 func spoolForever(dir string) error {
 	var from uint64
 	if _, err := fmt.Sscan(os.Getenv(childFrom), &from); err != nil {
@@ -152,7 +152,7 @@ func runIncarnation(t *testing.T, dir string, from uint64, unsafe bool, after ti
 		case "done":
 			told.done[n] = true
 		}
-		if killer == nil { // from its first word on
+		if killer == nil { // from its first line on
 			killer = time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
 		}
 	}

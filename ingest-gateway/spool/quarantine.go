@@ -97,7 +97,7 @@ func (s *Spool) quarantineGap(g *segment, f *os.File, from, to int64) {
 	}
 }
 
-// tell tells who asked to hear of it, and puts it into quarantine by keep.
+// tell passes q to Config.Quarantined, which calls keep; without one it calls keep itself.
 func (s *Spool) tell(q Quarantine, keep func() error) error {
 	if s.cfg.Quarantined == nil {
 		return keep()
@@ -105,8 +105,8 @@ func (s *Spool) tell(q Quarantine, keep func() error) error {
 	return s.cfg.Quarantined(q, keep)
 }
 
-// quarantinePath names a file after where its bytes lay and what they are: a
-// segment's number comes again once the spool was empty.
+// quarantinePath names a file after the place and the contents of its bytes: a segment's number
+// comes again once the spool was empty.
 func (s *Spool) quarantinePath(number uint64, offset int64, ending string, chunks ...run) (string, error) {
 	h := sha256.New()
 	if err := copyRuns(h, chunks); err != nil {

@@ -52,7 +52,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// marker tells the records of one segment from all other bytes: it is random.
+// marker distinguishes the records of one segment from all other bytes: it is random.
 type marker [8]byte
 
 // record is what stands before a record's body.

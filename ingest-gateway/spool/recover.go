@@ -162,9 +162,8 @@ func (s *Spool) scanRecord(r *record, done map[uint64]bool) error {
 	return nil
 }
 
-// cutTail ends a segment where its last whole record ends. The bytes after it are the
-// beginning of a record whose rest was never written: it has no receipt. If its head is
-// whole, r tells which it was.
+// cutTail ends a segment where its last whole record ends. The bytes after it are the beginning of
+// a record whose rest was never written: it has no receipt. If its head is whole, r is that record.
 func (s *Spool) cutTail(g *segment, offset int64, r record) error {
 	args := []any{"file", g.path, "offset", offset, "bytes", g.size - offset}
 	if m, err := r.object(); err == nil {

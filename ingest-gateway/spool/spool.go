@@ -58,9 +58,9 @@ type Config struct {
 	// SegmentSize in bytes; 0 is DefaultSegmentSize.
 	SegmentSize int64
 	Logger      *slog.Logger
-	// Quarantined hears of corrupt bytes that Open or Next found, and calls keep, which
-	// puts them into quarantine. Keep takes effect once; a kill before that lets the
-	// bytes be found again. Quarantined may be nil, and must not call the spool.
+	// Quarantined gets corrupt bytes that Open or Next found, and calls keep, which puts them into
+	// quarantine. Keep takes effect once; a kill before that lets the bytes be found again.
+	// Quarantined may be nil, and must not call the spool.
 	Quarantined func(q Quarantine, keep func() error) error
 
 	// unsafe leaves out every sync: what a power cut then does is a test's control.
@@ -84,7 +84,7 @@ type Stats struct {
 	Oldest time.Time
 	// Size bounds, and Used is, what the files take, in bytes.
 	Size, Used int64
-	// Quarantined is how many files lie in quarantine, since whenever.
+	// Quarantined is how many files are in quarantine, from all incarnations.
 	Quarantined int64
 	// Cut bytes off its end when it was opened: a record that was torn.
 	Cut int64
@@ -191,7 +191,7 @@ func (s *Spool) Stats() Stats {
 	return st
 }
 
-// signal wakes who waits on a channel of one place.
+// signal wakes the goroutine that waits on a channel of one place.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

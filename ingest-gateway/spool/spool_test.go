@@ -20,8 +20,7 @@ import (
 
 var received = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// bytesOf are the bytes of the object with a number: everybody can tell what
-// they must be.
+// bytesOf are the bytes of the object with a number: they follow from the number.
 func bytesOf(seed uint64, size int) []byte {
 	b := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)}).Read(b)
@@ -75,7 +74,7 @@ func next(t testing.TB, s *Spool) *Entry {
 	return e
 }
 
-// content reads an entry, and fails where it is not what its notice says.
+// content reads an entry, and fails if it is not what its notice says.
 func content(t testing.TB, e *Entry) []byte {
 	t.Helper()
 	if err := e.Verify(); err != nil {
@@ -154,8 +153,8 @@ func TestOrderAndRestart(t *testing.T) {
 	}
 }
 
-// Large objects lie in parts, between which others come, and are one object
-// again; given up, they leave nothing.
+// Large objects are in parts, with others in between, and are one object again; given up, they
+// leave nothing.
 func TestParts(t *testing.T) {
 	dir := t.TempDir()
 	cfg := Config{Dir: dir, SegmentSize: 100 << 10}

@@ -83,13 +83,12 @@ type Config struct {
 	Copier Copier
 	// Names claims names of objects; without it objects may have none.
 	Names *names.Names
-	// Budget of the disk, where this process has one: where it is used up nothing is receipted.
+	// Budget of the disk, if this process has one: when it is used up nothing is receipted.
 	Budget *diskbudget.Budget
 	// ShortWait is how long store and JetStream may take, one after the other,
 	// before an object goes to the spool instead (StoredOrSpooled).
 	ShortWait time.Duration
-	// JetStream tells what is known to be damaged, and takes notices of copies. It is
-	// needed with a spool.
+	// JetStream has the reports of damage, and takes notices of copies. It is needed with a spool.
 	JetStream jetstream.JetStream
 }
 
@@ -104,8 +103,8 @@ type Archive struct {
 	packers packers
 	// streamAway: the last that was heard of JetStream is that it does not answer.
 	streamAway atomic.Bool
-	// inFlight are notices that were published and went to the spool before it was known
-	// what became of them: channels that hear it, by ID.
+	// inFlight are notices that were published and went to the spool before it was known what
+	// became of them: channels that receive the outcome, by ID.
 	inFlight sync.Map
 	// storing has a place for each object from the spool that may be on its way to the store.
 	storing chan struct{}

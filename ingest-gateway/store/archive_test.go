@@ -265,8 +265,7 @@ func TestDraining(t *testing.T) {
 	}
 }
 
-// A clock that steps back a little tells the next nanosecond; one that is set right is
-// followed.
+// A clock that steps back a little yields the next nanosecond; one that is set right is followed.
 func TestClockStepsBack(t *testing.T) {
 	var c clock
 	first := c.after(1_000_000)

@@ -26,9 +26,8 @@ const (
 	clockTrust = time.Minute
 )
 
-// clock tells receive times. Unless it is set right by more than clockTrust it never
-// steps back, and never tells the same nanosecond twice: gateway, incarnation and
-// receive time name an object.
+// clock yields receive times. Unless it is set right by more than clockTrust it never steps back,
+// and never yields the same nanosecond twice: gateway, incarnation and receive time name an object.
 type clock struct {
 	last atomic.Int64
 	// file holds the last receive time, and saved is what it holds; nil for none.

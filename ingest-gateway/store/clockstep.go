@@ -31,8 +31,8 @@ type steps struct {
 	by, at time.Duration
 }
 
-// see notes what the clock says, and the time since the boot, and returns by how much
-// the clock was set within stepLasts; 0 where it was not, or was set back again.
+// see notes what the clock says, and the time since the boot, and returns by how much the clock was
+// set within stepLasts; 0 if it was not, or was set back again.
 func (s *steps) see(wall, boot time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

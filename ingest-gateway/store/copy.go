@@ -45,7 +45,7 @@ func (a *Archive) DrainCopy(ctx context.Context, e *spool.Entry) error {
 		case there.BroughtBy == a.cfg.Gateway:
 			return a.announceCopy(ctx, n) // an earlier incarnation may have not
 		default:
-			return nil // who stored it announces it, or the sweep does
+			return nil // the gateway that stored it announces it, or the sweep does
 		}
 	}
 }

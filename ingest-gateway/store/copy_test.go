@@ -64,7 +64,7 @@ func (l *lab) peer(t *testing.T) (*replica.Log, *replica.Peers) {
 	return log, peers
 }
 
-// putInto keeps an object in a log, in parts where it is large.
+// putInto keeps an object in a log, in parts if it is large.
 func putInto(s *spool.Spool, n wire.Notice, data []byte) error {
 	if len(data) <= spool.MaxBody {
 		return s.Object(n, bytes.NewReader(data), n.Size)

@@ -102,8 +102,8 @@ func (a *Archive) Flush(ctx context.Context) {
 	}
 }
 
-// drainEntry drains one object. It returns an error where that is given up:
-// ctx has ended, or it is in quarantine and that failed.
+// drainEntry drains one object. It returns an error if that is given up: ctx has ended, or it is in
+// quarantine and that failed.
 func (a *Archive) drainEntry(ctx context.Context, e *spool.Entry) error {
 	n := e.Notice
 	if !e.Stored {

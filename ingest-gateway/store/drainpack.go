@@ -30,8 +30,8 @@ const (
 	// memberCost is about what a member takes until it is announced and forgotten:
 	// its record three times, a goroutine. Its bytes stay on the disk.
 	memberCost = 16 << 10
-	// defaultPackMembers are in a pack at most where there is no budget for packs,
-	// minPackMembers where that is very small.
+	// defaultPackMembers are in a pack at most if there is no budget for packs, minPackMembers if
+	// that is very small.
 	defaultPackMembers, maxPackMembers, minPackMembers = 256, 512, 16
 	// packWait is how long a pack waits for more members while others are on
 	// their way or more waits on the disk.
@@ -60,7 +60,7 @@ type gatherer struct {
 	small    chan *spool.Entry
 	inFlight atomic.Int64
 
-	mu   sync.Mutex // of who gathers
+	mu   sync.Mutex // of the goroutine that gathers
 	held *spool.Entry
 }
 
@@ -242,8 +242,8 @@ func (p *packing) leaveOut(bad *pack.MemberError) {
 	p.unread = append(p.unread, e)
 }
 
-// damaged reads an object once more, and returns spool.ErrCorrupt where it has
-// not the digest with which it was received.
+// damaged reads an object once more, and returns spool.ErrCorrupt if its digest is not the one with
+// which it was received.
 func damaged(e *spool.Entry) error {
 	body, err := e.Reader()
 	if err != nil {

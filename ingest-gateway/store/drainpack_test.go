@@ -60,7 +60,7 @@ func TestDrainInPacks(t *testing.T) {
 			l.packBelow = packBelow
 			v := l.start(t, t.TempDir(), "first", acknowledge)
 			l.minio.Kill()
-			v.mustCommit(t, random(1, 1000)) // who finds the store away
+			v.mustCommit(t, random(1, 1000)) // it finds the store away
 			objects := smallObjects(600)
 			if n := v.commitAll(t, objects); n != len(objects) {
 				t.Fatalf("%d receipts of %d objects", n, len(objects))
@@ -203,7 +203,7 @@ func rot(t *testing.T, dir string, object []byte) {
 	}
 }
 
-// Copies of what its gateway would have packed drain in packs, once for all who
+// Copies of objects that their gateway would have packed drain in packs, once for all gateways that
 // bring them, under the IDs that the gateway will give them.
 func TestBringCopiesInPacks(t *testing.T) {
 	l := newLabAlone(t, enough)

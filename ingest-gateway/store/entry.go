@@ -13,9 +13,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// storeEntry puts a spooled object under its key, and tries until ctx ends. It
-// returns the notice, whose key is another where equal bytes lie under its own, or where it
-// has a name. Errors: errDuplicate, spool.ErrCorrupt, errUnstorable, ctx's.
+// storeEntry puts a spooled object under its key, and tries until ctx ends. It returns the notice,
+// whose key is another if equal bytes are under its own, or if it has a name. Errors: errDuplicate,
+// spool.ErrCorrupt, errUnstorable, ctx's.
 func (a *Archive) storeEntry(ctx context.Context, e *spool.Entry) (wire.Notice, error) {
 	n := e.Notice
 	if sharesPack(e) { // its ID was made for a pack

@@ -45,8 +45,8 @@ func (f *failedPacks) told(keys []string) {
 	f.keys = slices.DeleteFunc(f.keys, func(key string) bool { return slices.Contains(keys, key) })
 }
 
-// reportFailedPacks tells the archivist of packs that could not be stored, until ctx ends,
-// and then once more.
+// reportFailedPacks reports packs that could not be stored to the archivist, until ctx ends, and
+// then once more.
 func (a *Archive) reportFailedPacks(ctx context.Context) {
 	said := false
 	for goesOn := true; goesOn; {

@@ -207,9 +207,9 @@ func (l *lab) bytesOf(t *testing.T, r wire.Record) []byte {
 	return data
 }
 
-// checkArchive compares every notice with the bytes that it speaks of, and
-// returns what is announced by digest. Nothing may lie in the archive beside it, but packs
-// that are to be reported as failed.
+// checkArchive compares every notice with the bytes that it refers to, and returns what is
+// announced by digest. Nothing else may be in the archive, except packs that are to be reported as
+// failed.
 func (l *lab) checkArchive(t *testing.T) map[wire.Digest]int {
 	t.Helper()
 	found, ids := map[wire.Digest]int{}, map[string]bool{}

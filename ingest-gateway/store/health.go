@@ -62,9 +62,9 @@ func isAway(err error) bool {
 	return errors.Is(err, objectstore.ErrUnavailable) || errors.Is(err, objectstore.ErrNoBucket) || errors.Is(err, objectstore.ErrAccessDenied)
 }
 
-// watch returns a context that ends once neither a request has succeeded nor
-// the caller begun within patience. So a store that is merely slow is waited
-// for, however long the queue, and one that is away fails all who wait at once.
+// watch returns a context that ends once neither a request has succeeded nor the caller begun
+// within patience. So a store that is merely slow is waited for, however long the queue, and one
+// that is away fails all waiting callers at once.
 func (h *health) watch(ctx context.Context, patience time.Duration) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	began := time.Now().UnixNano()

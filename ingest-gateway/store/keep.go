@@ -34,7 +34,7 @@ type Kept struct {
 	Again bool
 }
 
-// Keep is Commit, and tells more.
+// Keep is Commit, and returns more.
 func (o *Object) Keep(ctx context.Context) (Kept, error) {
 	defer o.release()
 	if o.receivedAt.IsZero() {

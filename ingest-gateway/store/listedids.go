@@ -13,12 +13,12 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// An object of a guest that does not lie under its own key may be in a pack, since its day was compacted. The manifests tell.
-// They are not read for each object that comes: mirrors bring the objects of a day one after the other, and of a day that was
-// read before it is known which objects it listed then.
+// An object of a guest that is not under its own key may be in a pack, since its day was compacted. The manifests have it.
+// They are not read for each object that comes: mirrors bring the objects of a day one after the other, and for a day that
+// was read it is known which objects it listed then.
 
 const (
-	// listedFor is how long the list of a day is believed. Objects that were stored since lie under their own keys for
+	// listedFor is how long the list of a day is believed. Objects that were stored since are under their own keys for
 	// longer: the archivist packs no day before it is over for 24 hours, and removes what it packed 24 hours later.
 	listedFor = 10 * time.Minute
 	// openFor is how long a day is cached that was not over when it was read: it is not packed soon, and has a part for
@@ -44,8 +44,8 @@ type knownDay struct {
 	ids []manifest.IDHash
 }
 
-// find returns what the manifests say of an object that does not lie under its own key. Anew: they are asked whatever is remembered, as
-// what came since may be lost by now. Errors: of the store.
+// find returns what the manifests say of an object that is not under its own key. Anew: they are read whatever is remembered, because
+// objects that came since may be lost by now. Errors: of the store.
 func (l *listedIDs) find(ctx context.Context, n wire.Notice, anew bool) (r wire.Record, found bool, err error) {
 	k := listedDay{n.Instrument, wire.DayOf(n.ReceivedAt)}
 	if !anew {
@@ -92,7 +92,7 @@ func (l *listedIDs) day(ctx context.Context, k listedDay) (*knownDay, error) {
 	return day, nil
 }
 
-// remember replaces what is known of a day, and forgets the days that were read first where there are too many.
+// remember replaces what is known of a day, and forgets the days that were read first if there are too many.
 func (l *listedIDs) remember(k listedDay, day *knownDay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

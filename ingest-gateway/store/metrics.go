@@ -22,8 +22,8 @@ type metrics struct {
 	// duplicates are objects whose bytes were there under their name; conflicts those
 	// from the spool whose name others have; restored those that the store had lost.
 	duplicates, conflicts, restored *prometheus.CounterVec
-	// unknownTimes are objects whose name does not tell when they were observed, or tells what
-	// cannot be, though the Instrument says that names tell.
+	// unknownTimes are objects whose name has no time of observation, or an impossible one, though
+	// the Instrument says that names have it.
 	unknownTimes *prometheus.CounterVec
 	// unexpected are objects that are not of the media type that is declared.
 	unexpected *prometheus.CounterVec

@@ -18,15 +18,15 @@ import (
 // object may go to the spool, it goes there without a claim, under a key of its own, and claims its
 // name while it drains.
 
-// duplicateWindow is how long JetStream knows a notice: later the manifest tells
-// whether an object was announced. It is a little shorter than the stream's.
+// duplicateWindow is how long JetStream knows a notice: later the manifest shows whether an object
+// was announced. It is a little shorter than the stream's.
 const duplicateWindow = 90 * time.Second
 
 // joinLook is how often a duplicate looks whether the first is announced.
 const joinLook = 25 * time.Millisecond
 
-// Describe says what the sender says of the object: its name and its media
-// type, where they are not empty.
+// Describe notes what the sender says of the object: its name and its media type, if they are not
+// empty.
 func (o *Object) Describe(name, mediaType string) { o.name, o.mediaType = name, mediaType }
 
 // OnlyFirst says that the object is stored only if its name has no other one, whatever the

@@ -32,9 +32,9 @@ type Object struct {
 
 	size   int64
 	digest sum
-	// part is the digest of what buffer holds, from the second part on; before that it is
-	// digest. The bytes that go to the store, or to the spool, must have the digest of
-	// what came from the network, even where they lay in scratch in between.
+	// part is the digest of what buffer holds, from the second part on; before that it is digest.
+	// The bytes that go to the store, or to the spool, must have the digest of what came from the
+	// network, even if they were in scratch in between.
 	part sum
 	// buffer holds the bytes that are not in a part yet.
 	buffer *memory.Buffer
@@ -55,7 +55,7 @@ type Object struct {
 	// onlyFirst: see OnlyFirst.
 	onlyFirst bool
 
-	// observed is when the observation began, zero where that is not known.
+	// observed is when the observation began, zero if that is unknown.
 	observed time.Time
 
 	// mirrored is what the origin knows of an object of a guest; nil for others.
@@ -106,7 +106,7 @@ func (o *Object) Asked() bool { return o.buffer.Asked() }
 // Yield writes what is in memory to scratch.
 func (o *Object) Yield() error { return o.buffer.Yield() }
 
-// FreeSpace returns a place for the next bytes where there is one without waiting, or nil.
+// FreeSpace returns a place for the next bytes if there is one without waiting, or nil.
 func (o *Object) FreeSpace() []byte { return o.buffer.FreeSpace() }
 
 // TrySpace is Space where that takes no waiting, and says whether there is a

@@ -90,8 +90,8 @@ func TestObservationTime(t *testing.T) {
 	}
 }
 
-// TestObservationTimeOfWhatIsRestored sends an object again that the store lost, when names tell the time of observation:
-// its metadata say what its manifest says of it, and what its notice said where no manifest lists it yet.
+// TestObservationTimeOfWhatIsRestored sends an object again that the store lost, when names have the time of observation:
+// its metadata say what its manifest says of it, and what its notice said if no manifest lists it yet.
 func TestObservationTimeOfWhatIsRestored(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC().Truncate(time.Minute)

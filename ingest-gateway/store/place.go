@@ -55,8 +55,8 @@ type facts struct {
 	inMemory bool
 	// sent is where parts of it are already: inParts, inSpool or nowhere.
 	sent place
-	// hasSpool: there is a spool; hasPeer: another gateway would keep a copy. Whether the
-	// spool has space, the spool alone can tell, when it is given the object.
+	// hasSpool: there is a spool; hasPeer: another gateway would keep a copy. Only the spool itself
+	// knows whether it has space, when it is given the object.
 	hasSpool, hasPeer bool
 	// storeAway and streamAway: the last that was heard of the store, or of JetStream, is
 	// that it does not answer.
@@ -92,7 +92,7 @@ func decide(f facts) decision {
 		d.place = spool
 	case f.sent == inParts:
 		d.place = inParts
-	case f.sharesPack() && f.inMemory: // what lay in scratch goes to the store under its own digest
+	case f.sharesPack() && f.inMemory: // bytes that were in scratch go to the store under their own digest
 		d.place = inPack
 	default:
 		d.place = byItself

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// shapes of an object, as the decision tells them apart.
+// shapes of an object, as the decision distinguishes them.
 var shapes = []struct {
 	name string
 	facts

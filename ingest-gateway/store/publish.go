@@ -45,8 +45,8 @@ func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
 	return n
 }
 
-// readObservationTime reads out of the object's name when it was observed, where the
-// Instrument says that names tell.
+// readObservationTime reads out of the object's name when it was observed, if the Instrument says
+// that names have it.
 func (o *Object) readObservationTime() {
 	t := o.instrument.ObservationName
 	if t == nil {
@@ -62,7 +62,7 @@ func (o *Object) readObservationTime() {
 }
 
 // publish publishes a notice, whatever the place of its object, as announce.Announcer.Notice does. The name of the
-// object is marked before settled hears that the notice is in the stream.
+// object is marked before settled is called for a notice that is in the stream.
 func (a *Archive) publish(ctx context.Context, n wire.Notice, settled func(error)) error {
 	return a.cfg.Announcer.Notice(ctx, n, func(err error) {
 		if err == nil {

@@ -19,7 +19,7 @@ var errSpool = errors.New("spool")
 type Copier interface {
 	// Peer is the gateway that would; empty if there is none.
 	Peer() string
-	// Copy returns who has the object on its disk. Errors: replica.ErrNoPeer, ctx's.
+	// Copy returns the gateway that has the object on its disk. Errors: replica.ErrNoPeer, ctx's.
 	Copy(ctx context.Context, n wire.Notice, body io.ReadSeeker) (peer string, err error)
 	// Done says, sooner or later, that an object is archived.
 	Done(peer, id string)
@@ -104,8 +104,8 @@ func (a *Archive) inSpool(n wire.Notice, peer string, err error) error {
 	return nil
 }
 
-// copy has a peer keep a copy, where the object goes into two spools, and returns who
-// does. It comes before the spool: what has no receipt is in neither.
+// copy has a peer keep a copy, if the object goes into two spools, and returns the peer. It comes
+// before the spool: an object without a receipt is in neither.
 func (a *Archive) copy(ctx context.Context, n wire.Notice, body io.ReadSeeker, to place) (peer string, err error) {
 	if to != inTwoSpools {
 		return "", nil
@@ -124,7 +124,7 @@ func (a *Archive) finish(e *spool.Entry) error {
 	return nil
 }
 
-// tellArchived tells a peer that it may forget its copy.
+// tellArchived notifies a peer that it may forget its copy.
 func (a *Archive) tellArchived(peer, id string) {
 	if peer != "" && a.cfg.Copier != nil {
 		a.cfg.Copier.Done(peer, id)

@@ -146,7 +146,7 @@ func (v *running) awaitColumns(t *testing.T, objects uint64) {
 	})
 }
 
-// The table of acknowledge: who gets a receipt while what is away.
+// The table of acknowledge: which objects get a receipt while which service is away.
 func TestAcknowledge(t *testing.T) {
 	minio := testenv.MinIO(t, testenv.MinIOOptions{}) // one for all rows: each starts it again
 	for _, row := range []struct {

@@ -40,7 +40,7 @@ const (
 	lost
 )
 
-// errReplaced: under an object's key lie bytes that are of no object of the archive.
+// errReplaced: the bytes under an object's key are of no object of the archive.
 var errReplaced = errors.New("its bytes were replaced by others")
 
 // nameStands says what became of the object that has a version of a name, and, if it is lost, how
@@ -79,8 +79,8 @@ func (a *Archive) nameStands(ctx context.Context, n wire.Notice, v wire.NameVers
 	return n, lost, nil
 }
 
-// expires says whether all of a day is due to expire, as the bucket's leader has it: its
-// bytes may be there for long after that, and go without anybody who asks once more.
+// expires says whether all of a day is due to expire, as the bucket's leader has it: its bytes may
+// be there for long after that, and go without another check.
 func (a *Archive) expires(ctx context.Context, instrument string, day wire.Day) (bool, error) {
 	_, revision, err := a.newest(ctx, wire.CursorBucket(a.cfg.Site), wire.Removal{Instrument: instrument, Day: day}.Key())
 	return revision != 0, err

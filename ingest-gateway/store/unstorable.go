@@ -130,7 +130,7 @@ func verifyEntry(e *spool.Entry) error {
 	return err
 }
 
-// checkScratch compares what lay in scratch with what came from the network.
+// checkScratch compares bytes from scratch with what came from the network.
 func checkScratch(body io.Reader, want wire.Digest) error {
 	digest := sha256.New()
 	if _, err := io.Copy(digest, body); err != nil {

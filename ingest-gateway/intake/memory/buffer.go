@@ -62,8 +62,8 @@ func (b *Buffer) Full() bool { return b.Size() >= b.limit }
 // HoldsMemory says whether Space will return without waiting for a first slab.
 func (b *Buffer) HoldsMemory() bool { return len(b.slabs) > 0 }
 
-// Space returns a place for the next bytes, never empty; Advance tells how many
-// came. It waits for memory. Errors: ErrFull once ctx ends.
+// Space returns a place for the next bytes, never empty; Advance says how many came. It waits for
+// memory. Errors: ErrFull once ctx ends.
 func (b *Buffer) Space(ctx context.Context) ([]byte, error) {
 	if b.Full() {
 		return nil, fmt.Errorf("buffer holds its %d bytes already", b.limit)
@@ -104,8 +104,7 @@ func (b *Buffer) TrySpace() bool {
 	return s != nil
 }
 
-// FreeSpace returns a place for the next bytes where there is one without waiting,
-// or nil.
+// FreeSpace returns a place for the next bytes if there is one without waiting, or nil.
 func (b *Buffer) FreeSpace() []byte {
 	if len(b.slabs) == 0 || b.fill == len(b.last()) || b.Full() {
 		return nil
@@ -160,9 +159,9 @@ func (b *Buffer) more(ctx context.Context) error {
 // InMemory says whether all of the buffer's bytes are in memory.
 func (b *Buffer) InMemory() bool { return b.file == nil }
 
-// Reserve makes space for n more bytes by Write, where that takes neither waiting
-// nor scratch, and says whether it did. A buffer that is filled so is not asked
-// to yield its memory: who fills it must need no more to make progress.
+// Reserve makes space for n more bytes by Write, if that takes neither waiting nor scratch, and
+// says whether it did. A buffer that is filled so is not asked to yield its memory: its writer must
+// need no more to make progress.
 func (b *Buffer) Reserve(n int64) bool {
 	space := int64(0)
 	if len(b.slabs) > 0 {

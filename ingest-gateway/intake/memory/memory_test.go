@@ -47,7 +47,7 @@ func random(t *testing.T, seed uint64, n int) []byte {
 	return b
 }
 
-// fill writes data as a connection would, yielding where it is asked to.
+// fill writes data as a connection would, yielding when it is asked to.
 func fill(ctx context.Context, b *Buffer, data []byte) error {
 	for len(data) > 0 {
 		space, err := b.Space(ctx)
@@ -212,7 +212,7 @@ func TestFull(t *testing.T) {
 	b.Release()
 }
 
-// Space in memory lets a buffer go on that waits for scratch.
+// Space in memory lets a buffer continue that waits for scratch.
 func TestCrowdedGoesOn(t *testing.T) {
 	p := newPool(t, FirstSlab+Slab, FirstSlab)
 	big := p.trySlab(Slab)

@@ -18,7 +18,7 @@ import (
 // statusChecksumMismatch is the status of the tus extension checksum.
 const statusChecksumMismatch = 460
 
-// algorithms are those of Upload-Checksum.
+// algorithms are the algorithms of Upload-Checksum.
 var algorithms = map[string]func() hash.Hash{"sha1": sha1.New, "sha256": sha256.New}
 
 // checksum is what a header says of the bytes of a request, and what these have.

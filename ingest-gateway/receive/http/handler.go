@@ -91,7 +91,7 @@ func (q *request) admit(goOn func()) {
 // slot is the slot of the request's connection.
 func (q *request) slot() *listen.Slot { return q.r.Context().Value(slotKey{}).(*listen.Slot) }
 
-// claim is what the sender shows of who it is.
+// claim is how the sender identifies itself.
 func (q *request) claim(instrument string) intake.Claim {
 	c := intake.Claim{Protocol: wire.ProtocolHTTP, Port: q.port, Addr: q.source.Addr(), Instrument: instrument}
 	if state := q.r.TLS; state != nil {

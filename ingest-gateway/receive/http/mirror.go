@@ -18,9 +18,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Runs of mirrors send what they pulled as any sender sends, to a port of their own. The listeners of Instruments do not say
-// who may send there: a run shows a certificate that it has reported to the Site over NATS, and is shown the one that the
-// gateway has reported to the Site. intake.Snapshot.Mirror says what a run may bring.
+// Runs of mirrors send what they pulled as any sender sends, to a port of their own. The listeners of Instruments do not
+// apply there: a run shows a certificate that it has reported to the Site over NATS, and is shown the one that the gateway
+// has reported to the Site. intake.Snapshot.Mirror says what a run may bring.
 
 // mirror is the port to which runs of mirrors send.
 type mirror struct {

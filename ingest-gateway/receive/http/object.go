@@ -120,8 +120,7 @@ func (q *request) keep(name string, o *store.Object, wanted digests) {
 // limit is the greatest size of an object, in bytes.
 func (q *request) limit() int64 { return min(q.listener.Instrument.MaxObjectSize, store.MaxObjectSize) }
 
-// readHeader reads what a request says of its object. Errors tell the sender what
-// to do.
+// readHeader reads what a request says of its object. Errors say what the sender is to do.
 func (q *request) readHeader(name string) (mediaType string, wanted digests, err error) {
 	if name != "" {
 		if err := wire.CheckUploadName(name); err != nil {
@@ -168,8 +167,8 @@ func mediaTypeOf(h http.Header) (string, error) {
 	return said, nil
 }
 
-// known answers a request that waits for "100 Continue" where the claim of the name and the store
-// tell how it ends: so no client sends what is there already or will be refused.
+// known answers a request that waits for "100 Continue" if the claim of the name and the store
+// decide how it ends: so no client sends what is there already or will be refused.
 func (q *request) known(name string, wanted digests) bool {
 	digest, said := wanted.sha256()
 	if !said || !strings.EqualFold(q.r.Header.Get("Expect"), "100-continue") {

@@ -78,7 +78,7 @@ func (p *pieces) Advance(space []byte, n int) {
 func (p *pieces) flush(ctx context.Context) error {
 	digest := wire.Digest(p.digest.Sum(nil))
 	if len(p.sums) > 0 && p.first == nil {
-		// It waits in scratch: who waits for memory may hold none.
+		// It waits in scratch: a buffer that waits for memory may hold none.
 		if err := p.buffer.Yield(); err != nil {
 			return err
 		}

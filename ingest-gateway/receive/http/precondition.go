@@ -56,7 +56,7 @@ func (c conditions) onlyFirst() bool {
 	return slices.ContainsFunc(c, func(h http.Header) bool { return lists(h.Values(headerNoneMatch), anyTag, false) })
 }
 
-// met compares them with the entity tag of the name's object, empty where it has none.
+// met compares them with the entity tag of the name's object, empty if it has none.
 func (c conditions) met(tag string) bool {
 	return !slices.ContainsFunc(c, func(h http.Header) bool {
 		return len(h.Values(headerMatch)) > 0 && !lists(h.Values(headerMatch), tag, false) || lists(h.Values(headerNoneMatch), tag, true)

@@ -32,8 +32,8 @@ func (s *Server) secure(port uint16, c net.Conn) net.Conn {
 	return tls.Server(c, cfg)
 }
 
-// sawState counts connections that end before they are secure: net/http shakes
-// hands, and has no other word for a handshake that fails.
+// sawState counts connections that end before they are secure: net/http shakes hands, and does not
+// otherwise report a handshake that fails.
 func (s *Server) sawState(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateIdle:

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package http receives objects over HTTP: PUT stores one under a name, POST one
-// without, and uploads by tus 1.0 (tus.io) go on where they were interrupted,
-// through whichever gateway. The answer is the receipt: 201 or 200 say that the
-// object is as safe as its instrument's "acknowledge" says, everything else that
-// nothing was receipted. Runs of mirrors send by PUT, too, to a port of their own
-// on which they are known by their certificates.
+// Package http receives objects over HTTP: PUT stores one under a name, POST one without, and
+// uploads by tus 1.0 (tus.io) resume where they were interrupted, through any gateway. The answer
+// is the receipt: 201 or 200 say that the object is as safe as its instrument's "acknowledge" says,
+// everything else that nothing was receipted. Runs of mirrors send by PUT, too, to a port of their
+// own on which they are known by their certificates.
 package http
 
 import (
@@ -48,11 +47,11 @@ const (
 // errDraining ends what did not finish in time.
 var errDraining = errors.New("the gateway is draining")
 
-// Config says who receives.
+// Config says which gateway receives, and how.
 type Config struct {
 	Site     string
 	Registry *intake.Registry
-	// Certificates of the pool; nil where it has none.
+	// Certificates of the pool; nil if it has none.
 	Certificates *certificate.Files
 	Archive      *store.Archive
 	Names        *names.Names
@@ -61,7 +60,7 @@ type Config struct {
 	Objects  objectstore.Store
 	Pool     *memory.Pool
 	Refusals *refusal.Log
-	// Slow holds refusals back from who fails to authenticate.
+	// Slow delays refusals to senders that fail to authenticate.
 	Slow *refusal.Slow
 	// Slots bound the connections open at a time, of all instruments.
 	Slots *listen.Slots
@@ -118,7 +117,7 @@ func (s *Server) serve(l *listen.Listener) {
 	s.serveFrom(s.http, l, func(c *conn) net.Conn { return s.secure(l.Port, c) })
 }
 
-// serveFrom receives what comes to a port until that is closed. Secure puts TLS on its connections, where there is some.
+// serveFrom receives what comes to a port until that is closed. Secure, if set, puts TLS on its connections.
 func (s *Server) serveFrom(h *http.Server, l *listen.Listener, secure func(*conn) net.Conn) {
 	err := h.Serve(&listener{Listener: l, server: s, secure: secure})
 	if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {

@@ -49,7 +49,7 @@ type run struct {
 	offset, size int64
 }
 
-// conditions are those of the request that created the upload.
+// conditions are the conditions of the request that created the upload.
 func (u *upload) conditions() conditions {
 	h := http.Header{}
 	for name, said := range map[string]string{headerNoneMatch: u.info.NoneMatch, headerMatch: u.info.Match} {

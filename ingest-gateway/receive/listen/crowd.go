@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// network6 is how many bits of an IPv6 address tell clients apart: of the others a client has all.
+	// network6 is how many bits of an IPv6 address distinguish clients: a client has all addresses
+	// that share them.
 	network6 = 64
 	// site6 is the largest prefix that a provider gives to one customer. A site with connections
 	// from more than maxNetworks networks counts as one address: a site has 65,536 networks.

@@ -139,8 +139,8 @@ func New(cfg Config, serve func(*Listener)) *Ports {
 	return &Ports{cfg: cfg, serve: serve, open: map[uint16]*Listener{}}
 }
 
-// Set makes ports the set of ports that are received from, and returns an error
-// for each that could not be opened. Connections of a port that closes go on.
+// Set makes ports the set of ports that are received from, and returns an error for each that could
+// not be opened. Connections of a port that closes continue.
 func (p *Ports) Set(ports []uint16) map[uint16]error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,7 +178,7 @@ func (p *Ports) Has(port uint16) bool {
 	return p.open[port] != nil
 }
 
-// Close closes all ports for good. Connections go on.
+// Close closes all ports for good. Connections continue.
 func (p *Ports) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

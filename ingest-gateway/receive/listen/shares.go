@@ -56,9 +56,9 @@ type Entry struct {
 // NewShares returns Shares with nothing open.
 func NewShares() *Shares { return &Shares{now: time.Now, of: map[string]*share{}} }
 
-// Enter counts one more of an instrument, which may have most at a time, over the connection
-// that holds slot. It returns nil where there are as many and none gives way. Evict ends the
-// entry; it is called once at most, before Leave, and does not wait.
+// Enter counts one more of an instrument, which may have most at a time, over the connection that
+// holds slot. It returns nil if there are as many and none gives way. Evict ends the entry; it is
+// called once at most, before Leave, and does not wait.
 func (s *Shares) Enter(instrument string, most int, source netip.Addr, slot *Slot, evict func()) *Entry {
 	s.mu.Lock()
 	of := s.of[instrument]
@@ -132,8 +132,8 @@ func (e *Entry) end() {
 // Arrived counts bytes of the sender.
 func (e *Entry) Arrived(n int) { e.bytes.Add(int64(n)) }
 
-// Hold says that an object is whole: neither the entry nor its connection gives way until
-// Unhold. It returns false where it was displaced before.
+// Hold says that an object is whole: neither the entry nor its connection gives way until Unhold.
+// It returns false if it was displaced before.
 func (e *Entry) Hold() bool {
 	e.shares.mu.Lock()
 	defer e.shares.mu.Unlock()

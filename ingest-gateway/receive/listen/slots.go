@@ -17,16 +17,15 @@ import (
 // whose senders nothing is known yet, and addressShare of those by one address.
 const unidentifiedShare, addressShare = 4, 4
 
-// Slots bound the connections that are open at a time. A connection is unidentified until
-// its sender is known to be one that may send. Unidentified connections hold a part of the
-// slots at most, and of that part a part for each address; where there are more, the oldest
-// of the address that has the most is closed. If all slots are taken, an identified
-// connection over which nothing is sent (HTTP between two requests) is closed for another
-// one; if there is none, the oldest one in service of the address that has the most, if the
-// newcomer's address would still have fewer. So senders that may send find a
-// slot, however many connections others open and keep.
-// An address is one of IPv4, or a network of 64 bits of IPv6; where an IPv6 network of 48
-// bits has many of these it counts as one.
+// Slots bound the connections that are open at a time. A connection is unidentified until its
+// sender is known and may send. Unidentified connections hold a part of the slots at most, and of
+// that part a part for each address; if there are more, the oldest of the address that has the most
+// is closed. If all slots are taken, an identified connection over which nothing is sent (HTTP
+// between two requests) is closed for another one; if there is none, the oldest one in service of
+// the address that has the most, if the newcomer's address would still have fewer. So senders that
+// may send find a slot, however many connections others open and keep. An address is one of IPv4,
+// or a network of 64 bits of IPv6; where an IPv6 network of 48 bits has many of these it counts as
+// one.
 type Slots struct {
 	free *semaphore.Weighted
 	size int64
@@ -53,8 +52,8 @@ type Slot struct {
 	released, displaced bool
 }
 
-// NewSlots returns n slots. Displaced, which may be nil, hears of each unidentified
-// connection that was closed to make space.
+// NewSlots returns n slots. Displaced, which may be nil, is called for each unidentified connection
+// that was closed to make space.
 func NewSlots(n int64, displaced func(source netip.AddrPort)) *Slots {
 	most := max(int(n/unidentifiedShare), 1)
 	if displaced == nil {
@@ -125,10 +124,10 @@ func (s *Slots) tooMany(newcomer *Slot) *Slot {
 	return nil
 }
 
-// victim returns the connection that is closed for a newcomer where all slots are taken: the
-// oldest unidentified or idle one of the address that has the most of its kind; without
-// these one that waits for its sender, if the newcomer's address has fewer; nil where there is
-// none. The mutex is held.
+// victim returns the connection that is closed for a newcomer when all slots are taken: the oldest
+// unidentified or idle one of the address that has the most of its kind; without these one that
+// waits for its sender, if the newcomer's address has fewer; nil if there is none. The mutex is
+// held.
 func (s *Slots) victim(newcomer *Slot) *Slot {
 	unidentified, unknown := s.unidentified.heaviest()
 	idle, quiet := s.idle.heaviest()
@@ -186,7 +185,7 @@ func (c *Slot) Identified() {
 	c.change(func() { c.identified = true })
 }
 
-// EndBy has evict end the connection from now on, where it is displaced.
+// EndBy has evict end the connection from now on, if it is displaced.
 func (c *Slot) EndBy(evict func()) {
 	c.change(func() { c.evict = evict })
 }

@@ -27,7 +27,7 @@ const (
 	maxHeaders = 1024
 )
 
-// Config says who is believed, and where connections go.
+// Config says which proxies are believed, and where connections go.
 type Config struct {
 	Port uint16
 	// Sources are the edge's addresses.

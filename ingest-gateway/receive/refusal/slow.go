@@ -30,9 +30,9 @@ const (
 	site6, siteShare = 48, 4
 )
 
-// Slow holds answers back from addresses whose authentication fails again and again: who
-// tries tokens, or certificates, gets on slowly. Other answers to the same address, and
-// other addresses, are not held back. Its methods may be called from many goroutines.
+// Slow holds answers back from addresses whose authentication fails again and again: trying tokens,
+// or certificates, becomes slow. Other answers to the same address, and other addresses, are not
+// held back. Its methods may be called from many goroutines.
 type Slow struct {
 	delayed *prometheus.CounterVec
 
@@ -46,8 +46,8 @@ func NewSlow(reg prometheus.Registerer) *Slow {
 		"Refusals of tokens and certificates that were held back, since their address had many, by cause.", "cause")}
 }
 
-// Hold returns when a refusal may be answered: at once where it is none of a failed
-// authentication. It returns early when ctx ends.
+// Hold returns when a refusal may be answered: at once unless it is of a failed authentication. It
+// returns early when ctx ends.
 func (s *Slow) Hold(ctx context.Context, cause wire.Cause, addr netip.Addr) {
 	if cause != wire.CauseBadToken && cause != wire.CauseBadCertificate {
 		return
@@ -77,7 +77,7 @@ func (s *Slow) delay(now time.Time, addr netip.Addr) time.Duration {
 // owes notes a failure of a network that is allowed a number of times what one address is, and returns how long its answer is held
 // back. The mutex is held.
 func (s *Slow) owes(now time.Time, addr netip.Addr, bits, times int) time.Duration {
-	from, _ := addr.WithZone("").Prefix(bits) // bits are those of the address, or fewer
+	from, _ := addr.WithZone("").Prefix(bits) // bits are the address's, or fewer
 	l := s.from[from]
 	if l == nil {
 		s.makeSpace(now)
@@ -93,8 +93,7 @@ func (s *Slow) owes(now time.Time, addr netip.Addr, bits, times int) time.Durati
 	return delay
 }
 
-// makeSpace forgets addresses that owe nothing, and where none is left all. The mutex
-// is held.
+// makeSpace forgets addresses that owe nothing, and all if that leaves no space. The mutex is held.
 func (s *Slow) makeSpace(now time.Time) {
 	if len(s.from) < maxAddresses {
 		return

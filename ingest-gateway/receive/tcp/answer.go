@@ -19,7 +19,7 @@ const (
 	lingerTime  = 5 * time.Second
 	lingerBytes = 64 << 20
 	lingerChunk = 4 << 10
-	// maxLingers bounds who is read from for that at a time.
+	// maxLingers bounds how many connections are read from for that at a time.
 	maxLingers = 256
 	// sayTimeout is how long a line may take into the kernel's buffer.
 	sayTimeout = 5 * time.Second
@@ -67,8 +67,7 @@ func (c *connection) refuseUnread(instrument string, cause wire.Cause) {
 	c.refuse(instrument, cause, 0, nil)
 }
 
-// refuse counts and logs why there is no receipt and, where that helps, tells
-// the sender.
+// refuse counts and logs why there is no receipt and, if that helps, notifies the sender.
 func (c *connection) refuse(instrument string, cause wire.Cause, size int64, err error) {
 	c.server.refusals.Say(instrument, cause, c.source, size, err)
 	if withoutLine[cause] || (c.listener != nil && c.listener.CloseReceipt) {

@@ -30,7 +30,7 @@ type connection struct {
 	transport transport
 	source    netip.AddrPort
 	port      uint16
-	// claim is what the sender showed of who it is.
+	// claim is how the sender identified itself.
 	claim intake.Claim
 	// accepted is the listener for which the connection was accepted; listener is the listener of
 	// the current object: its limits may have changed since.
@@ -44,19 +44,19 @@ type connection struct {
 	began time.Time
 	// heard is when the sender was last heard of.
 	heard time.Time
-	// until is the socket's deadline; zero where it has passed.
+	// until is the socket's deadline; zero if it has passed.
 	until time.Time
 	// took: since memory was asked back, what had arrived was taken.
 	took bool
 	// skipping: what comes is the rest of an object that is refused already.
 	skipping bool
-	// paced is when reading may go on, within the instrument's limits.
+	// paced is when reading may continue, within the instrument's limits.
 	paced time.Time
 
 	// leave ends the commands of a sender that takes them; nil for others.
 	leave func()
 
-	// receipts are those of framed objects; nil for UntilClose.
+	// receipts are the receipts of framed objects; nil for UntilClose.
 	receipts *receipts
 	// draining: a connection without a byte is turned away.
 	draining atomic.Bool

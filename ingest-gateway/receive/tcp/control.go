@@ -15,7 +15,7 @@ const (
 	controlMalformed = "malformed"
 )
 
-// Commands tell senders what is asked of their instruments.
+// Commands send senders what is asked of their instruments.
 type Commands interface {
 	// Join calls tell with the line of the command that stands for an instrument, and
 	// then with each other one, until leave is called. Tell does not wait.

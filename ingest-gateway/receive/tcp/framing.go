@@ -23,8 +23,7 @@ type framing interface {
 	receive(in input) error
 }
 
-// input is a connection as its framing sees it. Errors are those of framing,
-// and where it is said errPause.
+// input is a connection as its framing sees it. Errors are framing's and, where stated, errPause.
 type input interface {
 	// await returns once there is something to read.
 	await() error

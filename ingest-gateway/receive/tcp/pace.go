@@ -20,9 +20,9 @@ func (c *connection) count(n int) {
 	}
 }
 
-// pace waits a while where the instrument has sent as much as it may, and says
-// whether it did: the caller looks around then, and asks again. The sender is
-// not silent meanwhile, it is we who do not listen.
+// pace waits a while if the instrument has sent as much as it may, and says whether it did: the
+// caller looks around then, and asks again. The sender does not count as silent meanwhile, because
+// the gateway does not read.
 func (c *connection) pace() bool {
 	if c.paced.IsZero() {
 		return false

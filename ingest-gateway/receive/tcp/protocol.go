@@ -19,9 +19,9 @@ var (
 	errTLS  = errors.New("a TLS hello came to a port of plain TCP: set tcp.tls of the listener, or send without TLS")
 )
 
-// recognizer reads a connection's first bytes, and ends it where they are those of a
-// client that takes the port for one of HTTP or TLS. It looks at no more than
-// maxFirstLine bytes, and only at the beginning of a connection: within one the protocol does not change.
+// recognizer reads a connection's first bytes, and ends it if they come from a client that takes the port
+// for one of HTTP or TLS. It looks at no more than maxFirstLine bytes, and only at the beginning of a
+// connection: within one the protocol does not change.
 type recognizer struct {
 	transport
 	// head is what came first, until it is known to be an instrument's; nil from then on.
@@ -70,7 +70,7 @@ func (r *recognizer) readAhead(space, ahead []byte) (n, m int, err error) {
 
 func (r *recognizer) readNow(into []byte) int {
 	if r.found != nil {
-		return -1 // the next read tells why
+		return -1 // the next read returns the reason
 	}
 	n := r.transport.readNow(into)
 	if n > 0 && len(into) > 0 {
@@ -116,8 +116,7 @@ var requestBegins = regexp.MustCompile(`^(?:\r?\n)*(?:\r|[A-Za-z-]{0,32}|[A-Za-z
 
 func isHTTP(head []byte) bool { return requestLine.Match(head) }
 
-// methods are those of requests that come by mistake: of browsers,
-// uploaders, scanners.
+// methods are the methods of requests that come by mistake: of browsers, uploaders, scanners.
 var methods = []string{"GET ", "HEAD ", "POST ", "PUT ", "PATCH ", "DELETE ", "OPTIONS ", "CONNECT ", "TRACE ", "MKCOL ", "PROPFIND ", "PRI "}
 
 // declaresHTTP says whether objects that begin with a magic number may be requests.

@@ -49,13 +49,12 @@ func (c *connection) limit() int64 {
 
 func (c *connection) size() int64 { return c.object.Size() }
 
-// fill reads once: at most limit bytes that follow the object's last one, and
-// what comes behind these into ahead. It returns what it read, for take, and how
-// many bytes lie in ahead. It waits for the sender, for memory and for the store.
-// Errors: io.EOF, errPause, *cut.
+// fill reads once: at most limit bytes that follow the object's last one, and what comes behind
+// these into ahead. It returns what it read, for take, and how many bytes are in ahead. It waits
+// for the sender, for memory and for the store. Errors: io.EOF, errPause, *cut.
 func (c *connection) fill(limit int64, ahead []byte) (got []byte, n int, err error) {
 	for {
-		// The order matters: who interrupts sets its mark first and the deadline then.
+		// The order matters: an interrupting goroutine sets its mark first and the deadline then.
 		c.setDeadline()
 		if err := c.ended(); err != nil {
 			return nil, 0, err
@@ -392,7 +391,7 @@ func (c *connection) takeArrived(limit int64) []byte {
 	space = space[:min(int64(len(space)), limit)]
 	n := c.transport.readNow(space)
 	if n <= 0 {
-		return nil // the next read tells why
+		return nil // the next read returns the reason
 	}
 	c.took, c.heard = true, time.Now()
 	c.count(n)

@@ -57,8 +57,8 @@ func (s *socket) Read(into []byte) (n int, err error) {
 	return n, err
 }
 
-// newSecure shakes hands. Mode is wire.TLSServer or wire.TLSMutual. Errors tell
-// who the sender is not: the refusal's cause.
+// newSecure shakes hands. Mode is wire.TLSServer or wire.TLSMutual. Errors bear the refusal's
+// cause.
 func newSecure(ctx context.Context, conn *net.TCPConn, certificates *certificate.Files, mode string) (*secure, *x509.Certificate, *cut) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *secure) read(into []byte) (int, error) {
 	return n, s.sorted(err)
 }
 
-// sorted tells an end that the sender signed from one that anyone could forge.
+// sorted distinguishes an end that the sender signed from one that anyone could forge.
 func (s *secure) sorted(err error) error {
 	switch {
 	case errors.Is(err, io.EOF) && s.socket.finished, errors.Is(err, io.ErrUnexpectedEOF):

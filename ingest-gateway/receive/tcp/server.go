@@ -37,24 +37,23 @@ const DefaultMaxConnections = 16_384
 // errDraining ends connections that did not finish in time.
 var errDraining = errors.New("the gateway is draining")
 
-// Config says who receives.
+// Config says which gateway receives, and how.
 type Config struct {
 	Registry *intake.Registry
-	// Certificates of the pool; nil where it has none.
+	// Certificates of the pool; nil if it has none.
 	Certificates *certificate.Files
 	Archive      *store.Archive
 	// UnknownSenders takes what unknown senders send over plain TCP; nil refuses it.
 	UnknownSenders UnknownSenders
 	Logger         *slog.Logger
 	Metrics        prometheus.Registerer
-	// Heartbeat, where set, gets what a sender says of itself, and when and whence
-	// it came.
+	// Heartbeat, if set, gets what a sender says of itself, with the time and address it came from.
 	Heartbeat func(instrument string, h wire.Heartbeat, received time.Time, from netip.Addr)
 	// Commands, if set, are the commands for senders that take them.
 	Commands Commands
 	// Refusals counts what is refused; nil makes one.
 	Refusals *refusal.Log
-	// Slow holds refusals back from who fails to authenticate.
+	// Slow delays refusals to senders that fail to authenticate.
 	Slow *refusal.Slow
 	// Slots bound the connections open at a time, of all instruments and listeners;
 	// nil makes DefaultMaxConnections.
@@ -106,9 +105,8 @@ func NewServer(cfg Config) *Server {
 	return s
 }
 
-// Listen makes ports the set of ports that are received from, and returns an
-// error for each that could not be opened. Connections of a port that closes
-// go on.
+// Listen makes ports the set of ports that are received from, and returns an error for each that
+// could not be opened. Connections of a port that closes continue.
 func (s *Server) Listen(ports []uint16) map[uint16]error { return s.ports.Set(ports) }
 
 func (s *Server) accept(l *listen.Listener) {
@@ -268,7 +266,7 @@ func (c *connection) leaveShare() {
 	}
 }
 
-// Close stops accepting. Connections go on.
+// Close stops accepting. Connections continue.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -276,7 +274,7 @@ func (s *Server) Close() {
 	s.ports.Close()
 }
 
-// Drain stops accepting, turns away who has not begun, and returns once all
+// Drain stops accepting, refuses connections that have not begun an object, and returns once all
 // that was begun is receipted or refused. When ctx ends, what is left is reset.
 func (s *Server) Drain(ctx context.Context) {
 	s.Close()

@@ -111,8 +111,8 @@ func (p *plain) farewell() error { return nil } // the FIN of the close
 
 func (p *plain) endWriting() error { return p.CloseWrite() }
 
-// receiveNow reads what has arrived, and does not wait. Errors: io.EOF, the
-// socket's, os.ErrDeadlineExceeded where nothing has.
+// receiveNow reads what has arrived, and does not wait. Errors: io.EOF, the socket's,
+// os.ErrDeadlineExceeded if nothing has.
 func receiveNow(raw syscall.RawConn, into []byte, flags int) (n int, err error) {
 	var result error
 	err = raw.Control(func(fd uintptr) { n, _, result = unix.Recvfrom(int(fd), into, flags|unix.MSG_DONTWAIT) })

@@ -25,8 +25,8 @@ const (
 	unknownAge  = time.Hour
 )
 
-// quarantine receives one object of an unknown sender, where that is wanted, and says whether it
-// did. On a port of TLS the bytes are no object, and an edge may name a port without a listener.
+// quarantine receives one object of an unknown sender, if that is wanted, and says whether it did.
+// On a port of TLS the bytes are no object, and an edge may name a port without a listener.
 func (c *connection) quarantine(refusal intake.Refusal) bool {
 	s := c.server
 	if s.cfg.UnknownSenders == nil || refusal.Cause != wire.CauseUnknownSource || !s.ports.Has(c.port) ||

@@ -10,7 +10,7 @@ type budget struct {
 	used atomic.Int64
 }
 
-// take returns false where there is no space for n bytes.
+// take returns false if there is no space for n bytes.
 func (b *budget) take(n int64) bool {
 	if b.used.Add(n) <= b.size {
 		return true

@@ -51,7 +51,7 @@ func (r *Receiver) closeAged(ctx context.Context) {
 		case <-r.opened:
 		case <-due.C:
 		}
-		r.nextClose.Store(0) // who opens one from here on wakes us
+		r.nextClose.Store(0) // a flow that opens one from here on wakes us
 		next := r.closeDue(time.Now())
 		if next.IsZero() {
 			continue

@@ -30,14 +30,15 @@ type port struct {
 	open []*flow
 }
 
-// maxSenders bounds what a port remembers of who is who. Beyond, it forgets all and asks again.
+// maxSenders bounds how many identified senders a port remembers. Beyond, it forgets all and asks
+// again.
 const maxSenders = 4096
 
 // flowKey names a flow: an instrument's channel at one of its listeners, or (with a cause) what is dropped.
 type flowKey struct {
 	instrument, listener, channel string
 	dropped                       wire.Cause
-	// near is the instrument that who is dropped nearly was.
+	// near is the instrument that a dropped sender nearly was.
 	near string
 }
 

@@ -17,7 +17,7 @@ type Packet struct {
 	// Port is the destination port.
 	Port uint16
 	// ReceivedAt in nanoseconds since the Unix epoch, of the gateway's clock: when the kernel or the interface took the
-	// packet in where that is known, else when the source read it.
+	// packet in if that is known, else when the source read it.
 	ReceivedAt int64
 	// Truncated: the datagram was larger than Payload; the rest is lost.
 	Truncated bool
@@ -47,10 +47,9 @@ type Sink interface {
 type PacketSource interface {
 	// Listen makes ports the set of ports that are received, from then on. Ports that stay are not disturbed: no packet
 	// for them is lost. It returns an error for each port that could not be opened; the others are. Packets that were
-	// read from a port that is closed are in the sink when Listen returns, and the sink hears nothing of the port
-	// after.
+	// read from a port that is closed are in the sink when Listen returns, and the sink gets nothing of the port after.
 	Listen(ports []uint16) map[uint16]error
 	// Run hands packets to sink until ctx ends; it is called once. When it returns, all that was read is in the sink,
-	// the sink hears nothing more, and everything is released. Errors are those after which nothing can be received.
+	// the sink gets nothing more, and everything is released. Errors are those after which nothing can be received.
 	Run(ctx context.Context, sink Sink) error
 }

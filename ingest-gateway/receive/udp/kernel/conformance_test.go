@@ -238,7 +238,7 @@ func countsLoss(t *testing.T, source udp.PacketSource) {
 		send(t, conn, payload)
 	}
 	close(s.gate)
-	for range testenv.Attempts() { // at the latest when it ends it tells what was lost
+	for range testenv.Attempts() { // at the latest when it ends it reports what was lost
 		if packets, lost := s.seen(); uint64(len(packets))+lost >= sent {
 			break
 		}

@@ -143,7 +143,8 @@ func (q *quiet) read(s *socket) bool {
 	return true
 }
 
-// countDrops asks for each port what the kernel dropped: it tells by itself only with the next datagram.
+// countDrops asks for each port what the kernel dropped: the kernel itself reports it only with the next
+// datagram.
 func (q *quiet) countDrops() {
 	q.mu.Lock()
 	all := make([]*socket, 0, len(q.sockets))
@@ -184,7 +185,7 @@ type readers struct{ tokens chan struct{} }
 
 func newReaders(n int) *readers { return &readers{tokens: make(chan struct{}, n)} }
 
-// take returns the batch of one more reader, nil where there are as many as may be or memory is short.
+// take returns the batch of one more reader, nil if there are as many as may be or memory is short.
 func (r *readers) take() *batch {
 	select {
 	case r.tokens <- struct{}{}:

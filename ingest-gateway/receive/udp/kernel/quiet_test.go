@@ -122,7 +122,7 @@ func TestQuietPortsShareAReader(t *testing.T) {
 	}
 }
 
-// A port that fills batches gets a reader of its own, and loses it when it is calm; where there are as many as may be, it is
+// A port that fills batches gets a reader of its own, and loses it when it is calm; if there are as many as may be, it is
 // received all the same, and others beside it.
 func TestBusyPortHasAReader(t *testing.T) {
 	for name, busy := range map[string]int{"its own": 1, "no more": 0} {

@@ -25,10 +25,11 @@ type socket struct {
 	sink udp.Sink
 	// quiet reads it while busy is nil.
 	quiet *quiet
-	// mu is held by the quiet reader while it reads the socket, and by who changes its reader.
+	// mu is held by the quiet reader while it reads the socket, and by the goroutine that changes
+	// its reader.
 	mu sync.Mutex
-	// busy is closed when the socket's own reader has ended; nil where it has none. wake is
-	// an eventfd that ends that reader's waiting.
+	// busy is closed when the socket's own reader has ended; nil if it has none. wake is an eventfd
+	// that ends that reader's waiting.
 	busy chan struct{}
 	wake int
 	// lost is how many datagrams the kernel dropped, as last reported to the sink. The kernel
@@ -253,7 +254,8 @@ func (s *socket) shut() error {
 	return nil
 }
 
-// idleCheck is how often a quiet socket is asked what was dropped: the kernel tells by itself only with the next datagram.
+// idleCheck is how often a quiet socket is asked what was dropped: the kernel itself reports it only with the next
+// datagram.
 const idleCheck = time.Second
 
 // wait returns true when there is something to read, or nothing came for a while, and false when the socket is being closed.
@@ -284,7 +286,7 @@ func (s *socket) handOver(b *batch, n int) {
 	s.sink.Packets(packets)
 }
 
-// countLost tells the sink how many more datagrams the kernel dropped.
+// countLost reports to the sink how many more datagrams the kernel dropped.
 func (s *socket) countLost(total uint32) {
 	if n := total - s.lost; n > 0 && n < 1<<31 {
 		s.lost = total

@@ -150,7 +150,7 @@ func flood(b *testing.B, port uint16, sink *counter) {
 			time.Sleep(10 * time.Microsecond) // the sender must not overrun what it measures
 		}
 	}
-	for range testenv.AttemptsFor(time.Second) { // the last may be lost without a word
+	for range testenv.AttemptsFor(time.Second) { // the last may be lost without a report
 		if sink.through(int64(b.N)) {
 			break
 		}

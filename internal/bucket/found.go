@@ -35,7 +35,7 @@ type line struct {
 	wire.Record
 }
 
-// List is one that manifests would have: an instrument's day.
+// List identifies a list of manifests: an instrument's day.
 type List struct {
 	Instrument string
 	Day        wire.Day
@@ -141,7 +141,7 @@ func (f *Found) write() error {
 
 func (f *Found) file(of List) string { return filepath.Join(f.dir, of.Instrument+"."+string(of.Day)) }
 
-// open opens what was found of a list; nothing where there is only a change.
+// open opens what was found of a list; nil if there is only a change.
 func (f *Found) open(of List) (*os.File, error) {
 	file, err := os.Open(f.file(of))
 	if errors.Is(err, os.ErrNotExist) {

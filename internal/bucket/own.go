@@ -13,10 +13,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Other returns the digest of what lies under a key where that is not the bytes of an
-// object: a name that was given up, and whose claim was lost, may have been taken by
-// other bytes, which have their own receipt. It is the zero value where nothing lies
-// there, or what does is the object's. Errors: those of objectstore.
+// Other returns the digest of what lies under a key if that is not the bytes of an object: a name that was given up, and whose claim was
+// lost, may have been taken by other bytes, which have their own receipt. It is the zero value if nothing lies there, or the object's
+// bytes do. Errors: those of objectstore.
 func Other(ctx context.Context, store objectstore.Store, key string, object wire.Digest) (wire.Digest, error) {
 	if _, raw := wire.ReceivedAtOfKey(key); raw && strings.HasSuffix(key, "-"+object.String()[:16]) {
 		return wire.Digest{}, nil // the key itself says whose bytes they are

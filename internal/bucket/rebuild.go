@@ -51,7 +51,7 @@ type Plan struct {
 	files  files
 	merged *Merged
 	moved  map[manifest.IDHash]bool
-	// changed are the objects whose state is that of changes instead of the lines that can be read.
+	// changed are the objects for which changes hold, and not the lines that can be read.
 	changed map[manifest.IDHash]bool
 	known   map[manifest.IDHash]bool
 	packs   map[string]int64 // sizes of those that were asked for; negative: not there

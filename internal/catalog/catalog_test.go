@@ -405,7 +405,7 @@ func TestPages(t *testing.T) {
 	l.same("at once", want, whole.Paths)
 }
 
-// By observation time late data is where it belongs; by receipt where it came.
+// Late data is placed by observation time where it belongs, and by receipt where it came.
 func TestBetween(t *testing.T) {
 	l := newLab(t)
 	hour := func(h int) time.Time { return noon.Add(time.Duration(h) * time.Hour) }

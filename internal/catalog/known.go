@@ -171,7 +171,7 @@ func (c *Catalog) Days(ctx context.Context, instrument string) ([]wire.RootDay, 
 	return manifest.MergeDays(s.root.days, slices.Concat(s.entry.Open, fresh)), nil
 }
 
-// find returns what the index says of a day; an empty summary where it says nothing.
+// find returns what the index says of a day; an empty summary if it does not list the day.
 func (s snapshot) find(day wire.Day) wire.RootDay {
 	for _, days := range [][]wire.RootDay{s.entry.Open, s.root.days} {
 		if at, found := manifest.FindDay(days, day); found {

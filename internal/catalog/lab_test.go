@@ -88,7 +88,7 @@ func (n noLists) Folders(ctx context.Context, prefix string) iter.Seq2[string, e
 	return n.Store.Folders(ctx, prefix)
 }
 
-// object is one that an instrument sent at a time, published under a path.
+// object is an object that an instrument sent at a time, published under a path.
 func object(at time.Time, path string) wire.Record {
 	digest := wire.Digest(sha256.Sum256([]byte(fmt.Sprint(at, path))))
 	key := wire.RawKey(site, camera, at, digest)

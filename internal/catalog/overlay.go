@@ -88,7 +88,7 @@ func (o *overlay) add(epoch string, sequence uint64, at time.Time, n wire.Notice
 		days = make(map[wire.Day][]*item)
 		o.days[of.instrument] = days
 	}
-	// Earlier readers go on reading the shorter slice.
+	// Earlier readers keep reading the shorter slice.
 	days[of.day] = append(days[of.day], i)
 	o.bytes += i.size
 	over := 0

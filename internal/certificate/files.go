@@ -136,9 +136,8 @@ func (f *Files) Config(mode string) (*tls.Config, error) {
 // one that no authority signed, or that is not valid now, is refused.
 func (f *Files) Optional() *tls.Config { return f.current.Load().optional }
 
-// Client is the certificate that a connection's client showed, where it is one that
-// the authorities of now signed and that is valid at a time; otherwise nil. A
-// connection may be older than what it is judged by.
+// Client is the certificate that a connection's client presented, if the current authorities signed it and it is valid at a time;
+// otherwise nil. A connection may be older than what it is judged by.
 func (f *Files) Client(state *tls.ConnectionState, at time.Time) *x509.Certificate {
 	if f == nil || state == nil || len(state.VerifiedChains) == 0 {
 		return nil

@@ -35,7 +35,7 @@ type Parameter struct {
 	// At is the first byte, Width how many bytes one value has, Count how many values
 	// there are.
 	At, Width, Count int
-	// FillBytes are those of one value that is missing; nil where none may be.
+	// FillBytes are the bytes of a missing value; nil if none may be missing.
 	FillBytes []byte
 }
 
@@ -71,9 +71,8 @@ var errMissing = errors.New("a value is missing and the parameter has no fill")
 
 // layout is a type of payload.
 type layout interface {
-	// payload reads a whole payload, read one that need not fit in memory. Both
-	// report to r, and go on behind what they cannot read; read returns the errors of
-	// in, and of nothing else.
+	// payload reads a whole payload, read one that need not fit in memory. Both report to r, and continue behind what they cannot read;
+	// read returns the errors of in, and of nothing else.
 	payload(r *run, payload []byte)
 	read(r *run, in io.Reader) error
 }
@@ -285,7 +284,7 @@ func (r *run) skip(format string, args ...any) {
 	}
 }
 
-// done emits the record that was read, observed at t, and says whether to go on.
+// done emits the record that was read, observed at t, and says whether to continue.
 func (r *run) done(t int64) bool {
 	if r.partly && r.got == 0 {
 		return true

@@ -173,7 +173,7 @@ func (s *iagaState) place(r *run, line []byte) error {
 
 var errElements = errors.New("elements are missing, and the others are not in the columns of the format")
 
-// placeText puts what stands between blanks in its column, or in its columns where none of them has a blank.
+// placeText puts the text between blanks in its column, or in its columns if none of them has a blank.
 func (s *iagaState) placeText(line []byte, from, to int) bool {
 	first, last := (from-iagaElements)/iagaWidth, (to-1-iagaElements)/iagaWidth
 	if from < iagaElements || first != last && (to-iagaElements)%iagaWidth != 0 || last >= s.elements {

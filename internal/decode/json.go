@@ -79,7 +79,7 @@ func pointer(text string) ([]string, error) {
 	return slices.Collect(jsontext.Pointer(text).Tokens()), nil
 }
 
-// at makes the place of a pointer, where nothing else may stand.
+// at makes the place of a pointer. Nothing else may be there.
 func (n *jsonNode) at(text string) (*jsonNode, error) {
 	parts, err := pointer(text)
 	if err != nil {
@@ -215,8 +215,7 @@ func (j *jsonLayout) find(r *run, s *jsonState, way []string) error {
 	return err
 }
 
-// more says whether an object or an array goes on; an error of syntax is said by what
-// reads next.
+// more says whether an object or an array has more elements; an error of syntax is said by what reads next.
 func more(dec *jsontext.Decoder) bool {
 	k := dec.PeekKind()
 	return k != '}' && k != ']'

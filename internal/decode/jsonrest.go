@@ -183,7 +183,7 @@ func indent(b []byte, at int) int {
 	return len(b) - i
 }
 
-// beginsLine says whether a line is indented as deep, and goes on with a byte.
+// beginsLine says whether a line is indented by column, and continues with the byte c.
 func beginsLine(line []byte, column int, c byte) bool {
 	line = bytes.TrimPrefix(line, byteOrderMark)
 	i := 0

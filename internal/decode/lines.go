@@ -14,7 +14,7 @@ import (
 type lined interface {
 	// begin begins a payload.
 	begin(r *run)
-	// line reads one line, without what ends it, and says whether to go on.
+	// line reads one line, without what ends it, and says whether to continue.
 	line(r *run, number int, line []byte) bool
 }
 

@@ -135,7 +135,7 @@ func fetch(t *testing.T, store objectstore.Store, key string) []byte {
 	return b.Bytes()
 }
 
-// A summary that goes on with another is the same as one of everything.
+// A summary that continues another is the same as one of everything.
 func TestSummary(t *testing.T) {
 	at := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
 	var records []wire.Record

@@ -132,8 +132,7 @@ type dayFiles struct {
 	// lines are how many each file has, and noted whether it lists duplicates or changes.
 	lines []int
 	noted []bool
-	// large is set where there are too many to hold the identities; then duplicates and
-	// changed are empty.
+	// large is set if there are too many lines to hold the identities; then duplicates and changed are empty.
 	large      *large
 	duplicates map[IDHash]struct{}
 	// changed has the line that holds of an object that was changed.

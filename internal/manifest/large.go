@@ -218,8 +218,7 @@ func (c *comparison) line(e entry) {
 	c.held[e.id] = best
 }
 
-// end notes which of the objects that were changed do not lie where the line says that holds,
-// and goes on to the next share.
+// end notes which of the objects that were changed do not lie where the line says that holds, and continues with the next share.
 func (c *comparison) end() {
 	for _, s := range c.held {
 		if (s.rank == rankChanged || s.rank == rankPurged) && s.first < s.holds && s.firstLies != s.holdLies {

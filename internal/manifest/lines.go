@@ -19,9 +19,8 @@ func (f Files) Lines(ctx context.Context, store objectstore.Store) iter.Seq2[wir
 	return f.Readable(ctx, store, nil)
 }
 
-// Readable is Lines, but goes on after a file that cannot be decoded: bad, unless nil, is
-// called with its error, which is wire.ErrMalformed, after what could be read of it. Errors: the
-// others of Lines.
+// Readable is Lines, but continues after a file that cannot be decoded: bad, unless nil, is called with its error, which is
+// wire.ErrMalformed, after what could be read of it. Errors: the others of Lines.
 func (f Files) Readable(ctx context.Context, store objectstore.Store, bad func(key string, err error)) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

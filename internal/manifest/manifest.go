@@ -159,8 +159,7 @@ func (d *dayFiles) records(ctx context.Context, yield func(wire.Record, error) b
 	}
 }
 
-// replaced says whether another line of the same object holds, and whether that is
-// one that changes it.
+// replaced says whether another line of the same object holds, and whether that line changes it.
 func (d *dayFiles) replaced(r wire.Record, id IDHash, at place) (changed, replaced bool) {
 	if r.State == wire.StateDuplicate {
 		return false, false

@@ -24,7 +24,7 @@ type Summary struct {
 	dirs dirs
 }
 
-// NewSummary goes on with what a summary says; with an empty one of a day it begins.
+// NewSummary continues a summary; an empty one of a day is the beginning.
 func NewSummary(of wire.RootDay) *Summary {
 	of.Parts = slices.Clone(of.Parts)
 	return &Summary{day: of, dirs: newDirs(of.Dirs, of.Deeper)}

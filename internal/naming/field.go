@@ -77,7 +77,7 @@ var Fields = []field{
 		read: func(*reading, string) error { return nil }},
 }
 
-// reading is what was read of a name so far; -1 where it says nothing.
+// reading is what was read of a name so far; -1 for what it does not contain.
 type reading struct {
 	Values
 	year, year2, month, day, doy, hour, minute, second, millisecond int
@@ -108,8 +108,7 @@ func readYear2(r *reading, s string) (err error) {
 	return err
 }
 
-// fullYear is the year of four digits where there is one, else that which the
-// last two mean; false where they do not agree.
+// fullYear is the year of four digits if there is one, else the year that the last two digits mean; false if they contradict each other.
 func (r *reading) fullYear() (int, bool) {
 	switch {
 	case r.year2 < 0:

@@ -20,6 +20,6 @@ type LinkState struct {
 	Linked bool `json:"linked,omitempty"`
 	// Unusable is what of a Link cannot be used, so that nothing was tried.
 	Unusable string `json:"unusable,omitempty"`
-	// Problem is why the last try failed, as the server says it; "" where none failed yet.
+	// Problem is why the last try failed, as the server says it; "" if none failed yet.
 	Problem string `json:"problem,omitempty"`
 }

@@ -15,7 +15,7 @@ import (
 // ErrNoPath: no object has the path, or none that is listed yet.
 var ErrNoPath = errors.New("no object has this path")
 
-// Names tells which objects of an instrument have a name, and false where none has.
+// Names returns the claim of the objects of an instrument that have a name, and false if none has it.
 type Names func(ctx context.Context, instrument, name string) (wire.NameClaim, bool, error)
 
 // Find returns the object that is published under a path, or has it as an alias. If

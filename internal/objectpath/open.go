@@ -18,8 +18,7 @@ import (
 // ErrDamaged: the bytes in the store are not those that were received.
 var ErrDamaged = errors.New("the object is damaged")
 
-// Broken says which object is not what was received. It is also ErrDamaged, or
-// objectstore.ErrNotFound where nothing lies in its place.
+// Broken says which object is not what was received. It is also ErrDamaged, or objectstore.ErrNotFound if nothing lies in its place.
 type Broken struct {
 	Record wire.Record
 	why    error
@@ -52,9 +51,8 @@ func Open(ctx context.Context, store objectstore.Store, r wire.Record) (io.ReadC
 	return &verified{ReadCloser: body, record: r, digest: sha256.New()}, nil
 }
 
-// OpenPart opens length bytes of an object from offset on, at least one. With its
-// digest they cannot be compared: where there are fewer, the last read returns
-// ErrDamaged rather than io.EOF. Errors: as Open.
+// OpenPart opens length bytes of an object from offset on, at least one. With its digest they cannot be compared: if there are fewer, the
+// last read returns ErrDamaged rather than io.EOF. Errors: as Open.
 func OpenPart(ctx context.Context, store objectstore.Store, r wire.Record, offset, length int64) (io.ReadCloser, error) {
 	body, err := open(ctx, store, r, objectstore.Range{Offset: r.Offset + offset, Length: length})
 	if err != nil {

@@ -99,7 +99,7 @@ func (f *folder) write(ctx context.Context, key string, opts PutOptions, fill fu
 	})
 }
 
-// await returns what a function does, or earlier when ctx ends: a sync of a disk that hangs does not end. The function goes on then.
+// await returns what a function does, or earlier when ctx ends: a sync of a disk that hangs does not end. The function continues then.
 func await(ctx context.Context, function func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- function() }()

@@ -188,7 +188,7 @@ func (s *selection) add(e named) {
 
 func (s *selection) sort() { slices.SortFunc(s.held, named.compare) }
 
-// compare orders entries by their keys. An object comes before the folder whose keys go on after the same bytes.
+// compare orders entries by their keys. An object comes before the folder whose keys continue after the same bytes.
 func (e named) compare(other named) int {
 	switch c := cmp.Compare(e.key, other.key); {
 	case c != 0:

@@ -112,7 +112,7 @@ func escapeByte(b byte, first bool) string {
 // part is what a name says of a key.
 type part struct {
 	bytes string
-	// more: the bytes are the beginning of a part, and what the name's folder holds goes on after them.
+	// more: the bytes are the beginning of a part, and what the name's folder holds continues it.
 	more bool
 }
 

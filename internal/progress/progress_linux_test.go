@@ -97,7 +97,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestLog: lines where there is no terminal, with the time that is left where that is known.
+// TestLog: lines without a terminal, with the remaining time if it is known.
 func TestLog(t *testing.T) {
 	log := &screen{}
 	p := Start(log, false, nil)
@@ -112,7 +112,7 @@ func TestLog(t *testing.T) {
 	log.await(t, "s left\nwaiting for another\n")
 }
 
-// TestSilent: nothing is shown where nothing is to be.
+// TestSilent: a silent progress shows nothing.
 func TestSilent(t *testing.T) {
 	var log screen
 	p := Start(&log, true, func() State { return State{Text: "shown"} })

@@ -29,7 +29,7 @@ type network struct {
 	tid  int
 }
 
-// newNetwork skips the test where there is no privilege for that.
+// newNetwork skips the test without the privilege for that.
 func newNetwork(t *testing.T) *network {
 	t.Helper()
 	n := &network{work: make(chan func())}

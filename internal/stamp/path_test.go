@@ -180,7 +180,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// Without a reflector every packet counts as lost, it is unknown where, and the session goes on until there is a reflector.
+// Without a reflector every packet counts as lost, it is unknown where, and the session continues until there is a reflector.
 func TestNobodyThere(t *testing.T) {
 	free, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {

@@ -42,8 +42,7 @@ func Verdicts() []Verdict { return []Verdict{Reflected, Malformed, UnknownSender
 
 // ReflectorConfig says who is answered.
 type ReflectorConfig struct {
-	// Knows says whether an address is one that is answered. It is asked at most
-	// totalRate times a second.
+	// Knows says whether an address is answered. It is called at most totalRate times a second.
 	Knows func(netip.Addr) bool
 	// Count, where set, gets what became of each packet.
 	Count  func(Verdict)

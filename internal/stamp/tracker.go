@@ -180,8 +180,7 @@ type Report struct {
 	Sent, Answered int
 	// LostOut did not arrive at the reflector; for LostBack the answer did not arrive here. It is unknown where the rest was lost.
 	LostOut, LostBack int
-	// The round trip, without the time that the reflector took; 0 where nothing was
-	// answered.
+	// The round trip, without the time that the reflector took; 0 if nothing was answered.
 	Min, Mean, P99, Max time.Duration
 	// JitterOut and JitterBack are of each way, as RFC 3550 has it.
 	JitterOut, JitterBack time.Duration

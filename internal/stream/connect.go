@@ -55,9 +55,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Connect returns a connection that keeps itself up without end. It returns after the first try, successful or not:
-// where no server answers, it goes on trying in the background (see WaitConnected). Errors are those of the
-// configuration, or ctx's. Messages that are published while no server answers are refused at once, never buffered.
+// Connect returns a connection that keeps itself up without end. It returns after the first try, successful or not: if no server answers,
+// it keeps trying in the background (see WaitConnected). Errors are those of the configuration, or ctx's. Messages that are published
+// while no server answers are refused at once, never buffered.
 func Connect(ctx context.Context, cfg Config) (*nats.Conn, error) {
 	opts, err := cfg.options()
 	if err != nil {

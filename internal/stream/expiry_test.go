@@ -19,8 +19,8 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// TestCredentialsAreRenewed: a connection whose credentials expire goes on with those that are in the file by then,
-// also where they come only after servers have refused it many times.
+// TestCredentialsAreRenewed: a connection whose credentials expire continues with those that are in the file by then, even if they come
+// only after servers have refused it many times.
 func TestCredentialsAreRenewed(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{Operator: true, Unsynced: true})
 	user, err := nkeys.CreateUser()

@@ -50,9 +50,9 @@ type Lease struct {
 	over     bool
 }
 
-// AcquireLease waits until it holds the lease, and then renews it until it is lost or released. Holder says who we are;
-// its Incarnation must be no other process's. The bucket's TTL is the lease's. Errors: those of ctx, and a bucket whose
-// entries do not expire. If JetStream is unavailable, it goes on trying.
+// AcquireLease waits until it holds the lease, and then renews it until it is lost or released. Holder says who we are; its Incarnation
+// must be no other process's. The bucket's TTL is the lease's. Errors: those of ctx, and a bucket whose entries do not expire. If
+// JetStream is unavailable, it keeps trying.
 func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key string, holder wire.Lease, log *slog.Logger) (*Lease, error) {
 	for first := true; ; first = false {
 		l, wait, err := tryLease(ctx, kv, key, holder, log)

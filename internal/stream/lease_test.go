@@ -145,8 +145,8 @@ func TestLeaseNeedsTTL(t *testing.T) {
 	}
 }
 
-// A process that is stopped for longer than the lease, and then goes on, notices
-// before it writes: the messages of the next holder are the last.
+// A process that is stopped for longer than the lease, and then continues, notices before it writes: the messages of the next holder are
+// the last.
 func TestLeaseSurvivesNoPause(t *testing.T) {
 	if url := os.Getenv(leaseServer); url != "" {
 		pausedHolder(t, url)
@@ -185,8 +185,7 @@ func TestLeaseSurvivesNoPause(t *testing.T) {
 	}
 }
 
-// pausedHolder acquires the lease, stops itself, and must find it lost when it
-// goes on.
+// pausedHolder acquires the lease, stops itself, and must find it lost when it continues.
 func pausedHolder(t *testing.T, url string) {
 	nc, err := nats.Connect(url)
 	if err != nil {

@@ -61,7 +61,7 @@ func TestServerKilled(t *testing.T) {
 	checkOnce(t, s, int(next.Load()))
 }
 
-// TestServerSilent: a server that is paused and goes on answers late, when the same was already sent again.
+// TestServerSilent: a server that is paused and continued answers late, when the same was already sent again.
 func TestServerSilent(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{})
 	nc := connect(t, server)
@@ -97,8 +97,7 @@ func TestServerSilent(t *testing.T) {
 	checkOnce(t, s, 201) // the last one too: its publisher did not wait, the committer did
 }
 
-// TestLeaderSilent: a leader that says nothing is waited for as long as any request of JetStream is, also by a caller
-// without a deadline.
+// TestLeaderSilent: a silent leader is waited for as long as in any request of JetStream, also by a caller without a deadline.
 func TestLeaderSilent(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{})
 	js, err := jetstream.New(connect(t, server), jetstream.WithDefaultTimeout(300*time.Millisecond))

@@ -230,8 +230,7 @@ func openConsumer(ctx context.Context, js jetstream.JetStream, from ReaderConfig
 	return s, consumer, nil
 }
 
-// askEnd asks the stream's leader whether there is anything behind what was read, and
-// moves the reader to the end where there is not.
+// askEnd asks the stream's leader whether there is anything behind what was read, and moves the reader to the end if there is not.
 func (r *Reader) askEnd(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()

@@ -73,7 +73,7 @@ func TestReader(t *testing.T) {
 	if len(got) != 11 || got[0].Sequence != 30 || got[0].Header.Get("n") != "30" || len(got[0].Data) != 0 {
 		t.Fatalf("read %d messages, the first %+v", len(got), got[0])
 	}
-	// It goes on with what comes later, also after the server was killed and its consumers are gone.
+	// It continues with what comes later, also after the server was killed and its consumers are gone.
 	publish(t, js, "r.b", 41, 45)
 	server.Kill()
 	server.Start()
@@ -102,8 +102,7 @@ func TestReader(t *testing.T) {
 	}
 }
 
-// A reader whose consumer the server forgot, between two questions or in the
-// middle of one, goes on where it was.
+// A reader whose consumer the server forgot, between two questions or in the middle of one, continues where it was.
 func TestReaderConsumerGone(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	epoch := makeStream(t, js)
@@ -173,7 +172,7 @@ func TestReaderConsumerGone(t *testing.T) {
 	}
 }
 
-// If the server says nothing, nothing is known: that is never an end.
+// If the server is silent, nothing is known: that is never an end.
 func TestReaderSilence(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)

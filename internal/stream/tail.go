@@ -27,10 +27,9 @@ const (
 // errAway: a consumer may be gone, and what it sent lost, when NATS comes back.
 var errAway = errors.New("the connection to NATS was interrupted")
 
-// Tail follows a stream from cfg.Start on and gives its messages as soon as they
-// come: in order, without gaps, and those together that came together. It ends
-// with an error: ErrEpoch, ctx's, give's, or what keeps JetStream from answering;
-// go on behind the last message then.
+// Tail follows a stream from cfg.Start on and gives its messages as soon as they come: in order, without gaps, and messages that came
+// together, together. It ends with an error: ErrEpoch, ctx's, give's, or what keeps JetStream from answering. The caller resumes behind
+// the last message.
 func Tail(ctx context.Context, js jetstream.JetStream, cfg ReaderConfig, give func([]Message) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -24,7 +24,7 @@ const controlAttempts = 5
 // Data that was not synced is lost for certain: on a Disk a file has no name that lasts before the journal is committed, which flushes
 // the disk, and ext4 does so by itself after five minutes or when the journal is full. But sync(2) commits what all file systems of the
 // machine have, and any process may call it: MinIO with MINIO_FS_OSYNC, as in the quickstart of some cluster, does so for each object. An
-// attempt that loses nothing and during which all disks were flushed says nothing, and is made again. If that is known of each, the
+// attempt that loses nothing and during which all disks were flushed proves nothing, and is made again. If that is known of each, the
 // control is skipped and says so.
 func Control(t *testing.T, try func(t *testing.T) (dir string, lost int)) {
 	t.Helper()

@@ -76,8 +76,8 @@ type LinkOptions struct {
 	Rate int64
 }
 
-// NewLink makes a link, which ends with the test; one test has one at a time. It skips the
-// test where there is no privilege for that. Programs: ip, nsenter.
+// NewLink makes a link, which ends with the test; one test has one at a time. It skips the test without the privilege for that. Programs:
+// ip, nsenter.
 func NewLink(t testing.TB, o LinkOptions) *Link {
 	t.Helper()
 	l := &Link{roundTrip: o.RoundTrip}

@@ -100,8 +100,8 @@ func (c *NATSServers) CommandCreds(t testing.TB, permissions jwt.Permissions) st
 	return c.Nodes[0].CommandCreds(t, permissions)
 }
 
-// Connect returns a connection to any of the nodes that ends with the test,
-// reconnects forever, and leaves a node that says nothing after two seconds.
+// Connect returns a connection to any of the nodes that ends with the test, reconnects forever, and leaves a silent node after two
+// seconds.
 func (c *NATSServers) Connect(t testing.TB, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	opts = append(append(c.Nodes[0].Options(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),

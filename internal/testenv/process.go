@@ -134,8 +134,7 @@ func (p *Process) Kill() { p.signal(syscall.SIGKILL); p.wait() }
 // Stop ends the server with SIGTERM and waits for it.
 func (p *Process) Stop() { p.signal(syscall.SIGTERM); p.wait() }
 
-// Pause stops the server with SIGSTOP: its sockets stay, it says nothing from
-// the moment when Pause returns.
+// Pause stops the server with SIGSTOP: its sockets stay, it is silent from the moment when Pause returns.
 func (p *Process) Pause() {
 	p.t.Helper()
 	p.signal(syscall.SIGSTOP)

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// LinuxOnly is what stands for a command, as in mirror pull, where there is no Linux.
+// LinuxOnly replaces a command, as in mirror pull, on other systems than Linux.
 func LinuxOnly(command, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: command[strings.LastIndexByte(command, ' ')+1:], Short: short, DisableFlagParsing: true,

@@ -51,7 +51,7 @@ type Config struct {
 	End func()
 }
 
-// Bucket is one that is followed: another one of its name was made at another time.
+// Bucket identifies the bucket that is followed: another one of its name was made at another time.
 type Bucket struct {
 	Created time.Time
 	// TTL is how long an entry lasts; 0 is for ever.

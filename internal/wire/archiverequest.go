@@ -66,7 +66,7 @@ type ArchiveDecision struct {
 	// Reason is the cause of a refusal, one word, and Message what to do.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// State of the object in the manifests; empty where none lists it.
+	// State of the object in the manifests; empty if none lists it.
 	State     State     `json:"state,omitempty"`
 	DecidedAt time.Time `json:"decidedAt"`
 }

@@ -24,8 +24,7 @@ const LedgerStatusKey = "ledger"
 // LedgerStatus says how far a Site's ledger is closed.
 type LedgerStatus struct {
 	ReportedAt time.Time `json:"reportedAt"`
-	// ClosedTo is the last day of those that are closed without one between that is
-	// not; empty where none is.
+	// ClosedTo is the last day up to which all days are closed; empty if none is.
 	ClosedTo Day `json:"closedTo,omitempty"`
 	// WaitsFor says what keeps the next day from being closed, in words for people;
 	// empty where only its time has not come.

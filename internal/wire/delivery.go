@@ -130,10 +130,9 @@ const (
 	filledCursor     = "filled."
 )
 
-// FilledCursor says how far the streams of consumers of delivery NATS and modes Latest
-// and Sample are filled, also where nothing came for them, and how far those of mode All
-// have acknowledged since their DeliveryCursor was written: of all consumers that a
-// lease is about, so that one write is enough however many they are.
+// FilledCursor says how far the streams of consumers of delivery NATS and modes Latest and Sample are filled, also if nothing came for
+// them, and how far those of mode All have acknowledged since their DeliveryCursor was written: of all consumers that a lease is about,
+// so that one write is enough however many they are.
 type FilledCursor struct {
 	// Places by consumer.
 	Places map[string]FilledPlace `json:"places,omitempty"`
@@ -145,8 +144,7 @@ type FilledPlace struct {
 	// of notices.
 	UID   string `json:"uid"`
 	Epoch string `json:"epoch"`
-	// Token of the Feed behind which to go on: a FeedToken in writing. It may be a
-	// little behind.
+	// Token of the Feed behind which to continue: a FeedToken in writing. It may be a little behind.
 	Token string `json:"token"`
 	// Last is the last sequence that its stream had: a stream whose last sequence is lower was emptied, as a stream in memory is when all
 	// of its servers restart.

@@ -313,7 +313,7 @@ type ConsumerStatus struct {
 	Gaps uint64 `json:"gaps"`
 	// LastGap is when the last of them was.
 	LastGap *time.Time `json:"lastGap,omitempty"`
-	// Token of what was given last, where there is one connection.
+	// Token of what was given last, if there is one connection.
 	Token string `json:"token,omitempty"`
 	// AchievedMillis is the mean interval between samples, mode Sample.
 	AchievedMillis int64 `json:"achievedMillis,omitempty"`

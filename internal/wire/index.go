@@ -242,8 +242,8 @@ type RootHeader struct {
 	Incarnation string `json:"incarnation"`
 }
 
-// Root lists the days of an instrument's archive: JSON lines, a header and a line a
-// day, ascending, compressed with zstd. It says nothing that the manifests do not.
+// Root lists the days of an instrument's archive: JSON lines, a header and a line a day, ascending, compressed with zstd. It holds
+// nothing that the manifests do not.
 type Root struct {
 	Header RootHeader
 	Days   []RootDay

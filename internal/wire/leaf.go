@@ -151,8 +151,8 @@ func SelectedNotices(site, instrument string, backfill bool) []string {
 	return []string{NoticeSubject(site, instrument), BackfillSubject(site, instrument)}
 }
 
-// SelectedObservations match the telemetry of an instrument of the Site, or of all of
-// a leaf, as LeafInstruments: of some channels, or of all where there are none.
+// SelectedObservations match the telemetry of an instrument of the Site, or of all of a leaf, as LeafInstruments: of some channels, or of
+// all if none are named.
 func SelectedObservations(site, instrument string, channels []string) []string {
 	if leaf, ok := ParseLeafInstruments(instrument); ok {
 		site, instrument = leaf, "*"

@@ -17,7 +17,7 @@ type LinkProbe struct {
 	// LostOut did not reach the gateway; for LostBack the answer did not reach the sender. It is unknown where the others were lost.
 	LostOut  int64 `json:"lostOut,omitempty"`
 	LostBack int64 `json:"lostBack,omitempty"`
-	// Delay is nil where nothing was answered.
+	// Delay is nil if nothing was answered.
 	Delay *LinkDelay `json:"delay,omitempty"`
 }
 

@@ -10,9 +10,8 @@ type SiteMarker struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Cluster is the uid of the cluster's kube-system namespace, or what
-	// --cluster-id of the operator says. A Site that was deleted and
-	// made again under its old name in the same cluster goes on with its archive.
+	// Cluster is the uid of the cluster's kube-system namespace, or what --cluster-id of the operator says. A Site that was deleted and
+	// made again under its old name in the same cluster continues with its archive.
 	Cluster string `json:"cluster"`
 }
 

@@ -193,7 +193,7 @@ type MirrorRsyncDaemon struct {
 	Module  string `json:"module"`
 	// Path below the module, without a slash at either end; empty: the module itself.
 	Path string `json:"path,omitempty"`
-	// User that MirrorFilePassword is of; empty where none is asked for.
+	// User that MirrorFilePassword is of; empty if none is asked for.
 	User string `json:"user,omitempty"`
 }
 

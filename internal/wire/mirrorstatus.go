@@ -29,8 +29,8 @@ func ParseMirrorStatusKey(key string) (partner, run string, ok bool) {
 // MirrorRunContinuous is the run of a continuous mirror, which never ends.
 const MirrorRunContinuous = "continuous"
 
-// The ways in which a run is begun: a scheduled or a manual one is one Job. A continuous one never ends. MirrorTimetable is of a
-// program that never ends either and begins scheduled runs itself, as MirrorEntry.Schedule says, where nothing starts Jobs.
+// The ways in which a run is begun: a scheduled or a manual one is one Job. A continuous one never ends. MirrorTimetable is of a program
+// that never ends either and begins scheduled runs itself, as MirrorEntry.Schedule says, if nothing starts Jobs.
 const (
 	MirrorScheduled    = "scheduled"
 	MirrorManual       = "manual"

@@ -65,7 +65,7 @@ type MissingGap struct {
 	ClosedAt *time.Time `json:"closedAt,omitempty"`
 }
 
-// Ends is To, or where nothing came since, until.
+// Ends is To, or until if nothing came since.
 func (g MissingGap) Ends(until time.Time) time.Time {
 	if g.To == nil {
 		return until

@@ -142,7 +142,7 @@ type ClockStatus struct {
 	Offset    Span      `json:"offset"`
 	// Doubted is how many objects stated such a time so far.
 	Doubted uint64 `json:"doubted"`
-	// BelievedAt is when the first object after it was received whose times were believed; absent where there was none.
+	// BelievedAt is when the first object after it with believed times was received; absent if there was none.
 	BelievedAt *time.Time `json:"believedAt,omitempty"`
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A time of observation is believed within bounds around the receipt, whoever asks: where it is not, the receipt counts.
+// A time of observation is believed within bounds around the receipt; outside of them, the receipt counts.
 func TestObservedIsBelieved(t *testing.T) {
 	t.Parallel()
 	received := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)

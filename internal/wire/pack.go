@@ -100,7 +100,7 @@ func OrphanID(n Notice) string {
 	return prefix + strconv.Itoa(number)
 }
 
-// IsOrphanID says whether an ID is one that OrphanID made.
+// IsOrphanID says whether OrphanID made an ID.
 func IsOrphanID(id string) bool { return orphanID.MatchString(id) }
 
 var orphanID = regexp.MustCompile(`-orphan-[0-9]+$`)

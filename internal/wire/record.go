@@ -121,7 +121,8 @@ type Record struct {
 	Digest       Digest       `json:"sha256"`
 	DigestSource DigestSource `json:"digestSource,omitempty"`
 	MediaType    string       `json:"mediaType,omitempty"`
-	// Looks is the media type that the first bytes look like, where they cannot be of MediaType or of the one that the Instrument declares; empty where they can, or where nothing is known.
+	// Looks is the media type that the first bytes look like, if they cannot be of MediaType or of the one that the Instrument declares;
+	// empty if they can, or if nothing is known.
 	Looks string `json:"looks,omitempty"`
 	State State  `json:"state"`
 	// DuplicateOf is the ID of the object that this one duplicates (StateDuplicate).

@@ -61,7 +61,7 @@ type InstrumentEntry struct {
 	Instrument string `json:"instrument"`
 	// Origin is the code of the Site that it is an instrument of; empty: of this one. See GuestEntry.
 	Origin string `json:"origin,omitempty"`
-	// Gateway is the IngestGateway (the pool) that receives; empty where none does.
+	// Gateway is the IngestGateway (the pool) that receives; empty if none does.
 	Gateway string `json:"gateway"`
 	Retired bool   `json:"retired,omitempty"`
 	// Maintenance: it sends, or not, and nothing is due.
@@ -104,7 +104,7 @@ type InstrumentEntry struct {
 
 	// Access is nil where all is AccessAuthenticated and nothing under embargo.
 	Access *AccessEntry `json:"access,omitempty"`
-	// Rights is nil where nothing is said about them.
+	// Rights is nil if they are not declared.
 	Rights *RightsEntry `json:"rights,omitempty"`
 
 	// Retention is nil where all is kept. Under LegalHold nothing is retracted, purged
@@ -206,7 +206,7 @@ type ListenerEntry struct {
 	MaxAgeMillis      int64  `json:"maxAgeMillis,omitempty"`
 	// IdleAfterMillis ends an object with FramingIdle.
 	IdleAfterMillis int64 `json:"idleAfterMillis,omitempty"`
-	// Expect is nil where nothing is said about whole objects.
+	// Expect is nil if whole objects are not described.
 	Expect *ExpectEntry `json:"expect,omitempty"`
 
 	// Channel of UDP.
@@ -216,7 +216,7 @@ type ListenerEntry struct {
 	UploadExpiryMillis int64 `json:"uploadExpiryMillis,omitempty"`
 }
 
-// ExpectEntry says what a whole object looks like; a zero member says nothing.
+// ExpectEntry says what a whole object looks like; a zero member requires nothing.
 type ExpectEntry struct {
 	// MinSize in bytes.
 	MinSize int64 `json:"minSize,omitempty"`

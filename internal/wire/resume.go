@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// ResumeToken is a place in a stream, behind which a consumer goes on:
+// ResumeToken is a place in a stream, behind which a consumer continues:
 //
 //	<stream epoch>-<sequence>-<index>
 //
-// A stream that was deleted and made again has another epoch, so its sequences
-// cannot pass for the old ones (see StreamEpoch).
+// A stream that was deleted and made again has another epoch, so its sequences cannot pass for the old ones (see StreamEpoch).
 type ResumeToken struct {
 	Epoch string
 	// Sequence of the message that was given last, and Index of the datagram in it

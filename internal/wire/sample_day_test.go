@@ -123,7 +123,7 @@ func sampleObserving() InstrumentEntry {
 	return e
 }
 
-// sampleDaily is one that observes at times of day.
+// sampleDaily is an instrument that observes at times of day.
 func sampleDaily() InstrumentEntry {
 	e := sampleInstrument()
 	e.Observes = &ObservesEntry{Mode: ObservesDaily, From: "18:00", To: "06:30"}

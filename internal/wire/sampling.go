@@ -42,7 +42,7 @@ type ChannelSampling struct {
 	State string `json:"state"`
 	// IntervalMillis between observations; 0: as the instrument itself does.
 	IntervalMillis int64 `json:"intervalMillis,omitempty"`
-	// By is the consumer for whom it is so often; empty: the Instrument says so.
+	// By is the consumer that asked for the interval; empty: the Instrument declares it.
 	By string `json:"by,omitempty"`
 }
 

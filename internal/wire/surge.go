@@ -39,11 +39,11 @@ type SpaceWeatherValue struct {
 	Spacecraft string `json:"spacecraft,omitempty"`
 	// ValidTo is the end of the time that the value is of.
 	ValidTo time.Time `json:"validTo"`
-	// StaleAfterMillis after ValidTo the value says nothing of now any more.
+	// StaleAfterMillis after ValidTo the value is stale: it no longer describes the present.
 	StaleAfterMillis int64 `json:"staleAfterMillis"`
 }
 
-// Stale says whether the value says nothing of now any more.
+// Stale says whether the value no longer describes the present.
 func (v *SpaceWeatherValue) Stale(now time.Time) bool {
 	return now.After(v.ValidTo.Add(time.Duration(v.StaleAfterMillis) * time.Millisecond))
 }

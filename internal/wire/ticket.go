@@ -17,9 +17,8 @@ type Ticket struct {
 	// Reader that it was given to, as access.Reader's String: the consumer, or a named
 	// reader. Anonymous readers need none.
 	Reader string `json:"reader,omitempty"`
-	// By is the hash of the token that it was asked for with, Certificate the one (DER)
-	// that was shown where no token was: the ticket opens nothing, and what it opened
-	// ends, when that does not let in any more.
+	// By is the hash of the token that it was asked for with, Certificate the one (DER) that was presented without a token: when that is
+	// no longer accepted, neither is the ticket, and connections that it opened end.
 	By          *TokenHash `json:"by,omitempty"`
 	Certificate []byte     `json:"certificate,omitempty"`
 	ExpiresAt   time.Time  `json:"expiresAt"`

@@ -10,10 +10,8 @@ import (
 	"time"
 )
 
-// An upload by tus lies in the bucket until it is whole, so that any gateway can
-// go on with it: staging/<site>/<instrument>/tus/<id>/ holds info.json, length.json
-// where that came later, a piece
-// for each run of bytes that arrived, under its 16-digit offset, and done.json
+// An upload by tus lies in the bucket until it is whole, so that any gateway can continue it: staging/<site>/<instrument>/tus/<id>/ holds
+// info.json, length.json if the length came later, a piece for each run of bytes that arrived, under its 16-digit offset, and done.json
 // once the object is in the archive. Pieces are created and never replaced.
 
 // UploadPrefix is what all keys of an upload begin with.

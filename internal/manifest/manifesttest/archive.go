@@ -53,7 +53,7 @@ func (a *Archive) KV(bucket string) jetstream.KeyValue {
 	return kv
 }
 
-// Put stores bytes, also where there are others.
+// Put stores bytes, and overwrites others.
 func (a *Archive) Put(key string, data []byte) {
 	a.Helper()
 	if err := a.Store.Put(a.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{}); err != nil {

@@ -15,7 +15,7 @@ import (
 // ErrKilled ends who writes, as the loss of the lease does.
 var ErrKilled = fmt.Errorf("killed: %w", stream.ErrLeaseLost)
 
-// Store is one that notes what is read, and does no more writes when it shall not.
+// Store notes what is read, and stops writing when a test says so.
 type Store struct {
 	objectstore.Store
 	// Refuse says why a key cannot be stored, or deleted; nil: it can. Set it only while there are no writes.

@@ -30,7 +30,7 @@ type report struct {
 	key      string
 	status   wire.MirrorStatus
 	progress *push.Progress
-	// path measures the way to the other side; nil where nothing does.
+	// path measures the way to the other side; nil if it is not measured.
 	path func() (wire.MirrorPathSeen, bool)
 	// verifies: the run compares what it moves with the other side.
 	verifies bool
@@ -76,7 +76,7 @@ func (r *report) measures(path func() (wire.MirrorPathSeen, bool)) {
 	r.path = path
 }
 
-// trigger is what a run is begun by: also where nothing starts Jobs, by the schedule.
+// trigger is the Trigger of a run of a kind: a timetable begins scheduled runs.
 func trigger(of string) string {
 	if of == wire.MirrorTimetable {
 		return wire.MirrorScheduled

@@ -191,7 +191,7 @@ func owed(s wire.MirrorStatus) int64 {
 	return s.Owed.Objects
 }
 
-// A run that waits for the one before says so, and says nothing of the other side that it did not ask.
+// A run that waits for the one before says so, and reports nothing about the other side, which it did not ask.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(e *wire.MirrorEntry) { e.Verify = wire.MirrorVerifyNone })

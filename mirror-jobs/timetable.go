@@ -24,9 +24,8 @@ type began struct {
 	At time.Time `json:"at"`
 }
 
-// keep begins runs as the schedule says, where nothing starts Jobs. One that was missed while
-// the program did not run is made up for, and so is one whose time came while the one before
-// lasted, unless it replaces that one: a CronJob does the same.
+// keep begins runs as the schedule says, if nothing starts Jobs. A run that was missed while the program did not run is made up for, and
+// so is one whose time came during the previous run, unless it replaces that one: a CronJob does the same.
 func (p *program) keep(ctx context.Context) error {
 	cursors, err := p.js.KeyValue(ctx, wire.CursorBucket(p.cfg.Site))
 	if err != nil {

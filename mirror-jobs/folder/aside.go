@@ -87,7 +87,7 @@ func (f *Folder) clearFolder(instrument, path string) (*Aside, error) {
 	return nil, nil
 }
 
-// RemoveAside removes the file that had a path and was set aside, where there is one, since it is of a version that the other side has as
+// RemoveAside removes the file that had a path and was set aside, if there is one, since it is of a version that the other side has as
 // superseded.
 func (f *Folder) RemoveAside(instrument, of string, digest wire.Digest) error {
 	err := f.root.Remove(filepath.Join(instrument, AsidePath(of, digest)))

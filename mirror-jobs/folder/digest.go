@@ -23,7 +23,7 @@ type digesting struct {
 	err   error
 }
 
-// digestParts goes on with the digest, unless that is under way.
+// digestParts continues the digest, unless that is under way.
 func (l *Large) digestParts() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

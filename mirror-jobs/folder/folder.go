@@ -63,8 +63,8 @@ type State struct {
 	Removed plan.Removed `json:"removed,omitempty"`
 }
 
-// Folder is one that a run has to itself. Its methods may be called from several goroutines,
-// but those about one instrument and day.
+// Folder is a folder that a run has to itself. Its methods may be called from several goroutines, except those about one instrument and
+// day.
 type Folder struct {
 	path  string
 	root  *os.Root
@@ -259,8 +259,7 @@ func (f *Folder) temporary(name string) string {
 	return filepath.Join(filepath.Dir(name), fmt.Sprintf("%s%d", unfinished, f.names.Add(1)))
 }
 
-// removeUnfinished removes what a run that was killed had not finished, but for parts of
-// large objects, which the next one goes on with.
+// removeUnfinished removes what a killed run had not finished, except for parts of large objects, which the next run continues.
 func (f *Folder) removeUnfinished() error {
 	return fs.WalkDir(f.root.FS(), ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasPrefix(d.Name(), unfinished) {

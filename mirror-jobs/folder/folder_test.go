@@ -136,7 +136,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// A large object goes on where it was left, and is given up where it is another.
+// A large object continues where it was left, and is given up if it is another.
 func TestLarge(t *testing.T) {
 	dir := t.TempDir()
 	f := open(t, dir)

@@ -52,8 +52,7 @@ type progress struct {
 	Done   []int `json:"done"`
 }
 
-// Large begins to receive a large object, or goes on with it. Errors: ErrPath, of the file
-// system.
+// Large begins to receive a large object, or resumes it. Errors: ErrPath, of the file system.
 func (f *Folder) Large(instrument string, e *mirrorindex.Entry) (*Large, error) {
 	if err := CheckPath(instrument, e.Path); err != nil {
 		return nil, err

@@ -23,8 +23,8 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/gateway"
 )
 
-// TestPut brings objects to the gateway of a Site, which stops in the middle of one: it is given up there, and is brought once
-// the gateway goes on.
+// TestPut brings objects to the gateway of a Site, which stops in the middle of one: it is given up there, and is brought once the
+// gateway continues.
 func TestPut(t *testing.T) {
 	t.Parallel()
 	nats, minio, bucket := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}), testenv.SharedMinIO(t, testenv.MinIOOptions{}), testenv.BucketName()

@@ -19,7 +19,7 @@ const (
 	chunk      = 16 << 10
 )
 
-// aheadOf is how many bytes an answer may be read ahead, where there are so many connections.
+// aheadOf is how many bytes an answer may be read ahead, with so many connections.
 func aheadOf(connections int) int { return max(leastAhead, aheadBytes/max(1, connections)) }
 
 // ahead reads a body ahead of its consumer, so that a digest or a disk that is slow for a while does not stop what comes over the

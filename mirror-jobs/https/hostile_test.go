@@ -53,7 +53,7 @@ func hostileKept(t *testing.T, kept https.Kept, answer func(w io.Writer)) *https
 	return client
 }
 
-// An index that goes on and on is refused, whatever it has.
+// An endless index is refused, whatever it has.
 func TestHostileIndex(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ line, says string }{

@@ -35,7 +35,7 @@ func (p *GuestPolicy) Allow(remove, before, pulled int) *SafetyStopError {
 	return &SafetyStopError{Remove: remove, Before: before, Held: pulled, Percent: p.SafetyStop}
 }
 
-// Change is one that the archivist is to be asked for.
+// Change is a change that the archivist is to be asked for.
 type Change struct {
 	Action wire.Action
 	// Record is the object as it is listed here.

@@ -199,8 +199,8 @@ func TestSequences(t *testing.T) {
 	})
 }
 
-// The origin is restored from a backup, from an older or a newer one after that, and goes on. Objects that were hidden stay hidden until
-// they are restored there.
+// The origin is restored from a backup, from an older or a newer one after that, and continues. Objects that were hidden stay hidden
+// until they are restored there.
 func TestSequencesWithBackups(t *testing.T) {
 	t.Parallel()
 	eachSequence(t, 3, func(h *history, after []int, name string, c copyHere) {

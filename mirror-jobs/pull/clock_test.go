@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/liar"
 )
 
-// The clock of a server where nothing changes is judged by the Date of its answers, and what it shows is remembered.
+// The clock of a server without changes is judged by the Date of its answers, and what it shows is remembered.
 func TestClockOfUnchangedServer(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -78,7 +78,7 @@ func (p *run) send(ctx context.Context, lines []mirrorindex.ConfirmLine) bool {
 	return p.sent(ctx, err)
 }
 
-// sent says whether the other side took what was posted. Else the log says why, and the run goes on.
+// sent says whether the other side took what was posted. Otherwise the log says why, and the run continues.
 func (p *run) sent(ctx context.Context, err error) bool {
 	var refused *https.RefusedError
 	switch {

@@ -4,8 +4,7 @@ package pull
 
 import "sync/atomic"
 
-// Progress is how far a run is. The zero value is one that begins; its methods may be called
-// from several goroutines.
+// Progress is how far a run is. The zero value is the beginning of a run; its methods may be called from several goroutines.
 type Progress struct {
 	objects, bytes, owedObjects, owedBytes, removedObjects, failedObjects, received, unlisted, kept atomic.Int64
 }

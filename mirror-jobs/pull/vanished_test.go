@@ -44,7 +44,7 @@ func TestInstrumentsVanish(t *testing.T) {
 	l.want("at the end", map[string]string{"allsky-1/1.txt": "one"})
 }
 
-// Instruments that come after a run has stopped do not make those that are missing so few that the next run goes on.
+// Instruments that come after a run has stopped do not make those that are missing so few that the next run continues.
 func TestInstrumentsVanishAmongMany(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -13,7 +13,7 @@ import (
 )
 
 // Copies whose originals are gone here, since they expired, may be the last ones. A run that compares all asks the partner for them, too,
-// by size and time: their bytes are not here. No run brings those that the partner has lost, so none goes on to owe them: the run that finds
+// by size and time: their bytes are not here. No run brings those that the partner has lost, so none keeps owing them: the run that finds
 // it fails, and the ledger does not count them from then on.
 
 // ErrLost: the partner lost copies that no run can bring again.
@@ -50,7 +50,7 @@ func (r *run) compareKept(ctx context.Context) error {
 func (r *run) compareKeptDay(ctx context.Context, d *pushed) error {
 	for _, i := range d.plan.Kept {
 		if !r.inside(d.objects[i].Record) {
-			return nil // a part of a day says nothing of the rest
+			return nil // a part of a day does not cover the rest
 		}
 	}
 	missing, err := r.missingOf(ctx, d, d.plan.Kept, func(o *plan.PushObject) (string, bool) { return d.here.pathOf(o, false) })

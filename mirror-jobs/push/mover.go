@@ -109,7 +109,7 @@ func (a answering) note(err error) error {
 	return err
 }
 
-// KeptError: the partner keeps some of the files that it was asked to remove. The rest of a run goes on.
+// KeptError: the partner keeps some of the files that it was asked to remove. The run continues.
 type KeptError struct{ Err error }
 
 // Error implements error.

@@ -20,8 +20,8 @@ const (
 	firstPause, lastPause = 100 * time.Millisecond, 5 * time.Second
 )
 
-// patient is the object store of the archive: where it goes away, a reader waits for it and goes on behind the last byte, for without that a
-// store that is away for a moment now and then ends each run before a batch of thousands of files is together.
+// patient is the object store of the archive: if it goes away, a reader waits for it and continues behind the last byte. Without that, a
+// store that is away for a moment now and then would end each run before a batch of thousands of files is together.
 type patient struct {
 	objectstore.Store
 	patience time.Duration

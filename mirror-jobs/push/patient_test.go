@@ -53,8 +53,8 @@ func (b *broken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A run waits for an object store that goes away for a moment, and goes on behind the last byte that came; one that stays away ends it. So it is
-// with objects of their own, with those in packs, and with either partner.
+// A run waits for an object store that goes away for a moment, and continues behind the last byte that came; one that stays away ends it.
+// The same is true of objects of their own, of those in packs, and of either partner.
 func TestStoreGoesAway(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]func(*lab){"rsync": func(l *lab) { l.toDaemon("") }, "s3": (*lab).toBucket} {

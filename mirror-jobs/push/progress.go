@@ -11,8 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Progress is how far a run is. The zero value is one that begins; its methods may be called
-// from several goroutines.
+// Progress is how far a run is. The zero value is the beginning of a run; its methods may be called from several goroutines.
 type Progress struct {
 	objects, bytes, owedObjects, owedBytes, compared, removed, failed, differing, quarantined, empty, badNames, unconfirmed atomic.Int64
 	// oldest is when the oldest object was received that the partner lacks.

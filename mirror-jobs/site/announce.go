@@ -104,10 +104,10 @@ func (a *announcer) put(ctx context.Context, e wire.GuestEntry) error {
 	return stream.Save(ctx, a.entries, wire.RegistryGuestKey(a.origin, e.Instrument), e)
 }
 
-// By is who a run asks for changes as.
+// By is the name under which a run asks for changes.
 func By(partner string) string { return "mirror " + partner }
 
-// sayable is a reason that another Site gives; empty where none could be given so here.
+// sayable is a reason that another Site gives; empty if it is no valid reason here.
 func sayable(reason string) string {
 	if wire.CheckReason(reason) != nil {
 		return ""

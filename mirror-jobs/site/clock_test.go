@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/site"
 )
 
-// The clock of an origin where nothing changes is judged by the Date of its answers, and what it shows is remembered.
+// The clock of an origin without changes is judged by the Date of its answers, and what it shows is remembered.
 func TestClockOfUnchangedOrigin(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

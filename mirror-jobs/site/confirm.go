@@ -130,7 +130,7 @@ func (r *run) send(ctx context.Context, lines []mirrorindex.ConfirmLine) (sent b
 	return r.sent(ctx, err)
 }
 
-// sent says whether the other Site took what was posted. Else the log says why, and the run goes on. Errors: ctx's.
+// sent says whether the other Site took what was posted. Otherwise the log says why, and the run continues. Errors: ctx's.
 func (r *run) sent(ctx context.Context, err error) (bool, error) {
 	var refused *https.RefusedError
 	switch {

@@ -37,7 +37,7 @@ type day struct {
 	missing int
 	// again are the objects that are listed otherwise than when the run asked: the next one looks at them.
 	again int
-	// counted are the retractions and purges of it so far, with those that a forced run asks for; 0 where none is asked for.
+	// counted are the retractions and purges of it so far, with those that a forced run asks for; 0 if none is asked for.
 	counted int
 }
 

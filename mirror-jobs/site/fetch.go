@@ -80,7 +80,7 @@ type refused struct {
 	why    error
 }
 
-// ended counts an object that is here, or is not. The error is one that ends the run.
+// ended counts an object that is here, or is not. An error ends the run.
 func (f *fetching) ended(d *day, i int, moving *push.Moving, err error) error {
 	e := &d.lines[i]
 	var gone *https.RefusedError

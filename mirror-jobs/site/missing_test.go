@@ -103,7 +103,7 @@ func TestAllMissing(t *testing.T) {
 	h.pulled()
 }
 
-// Instruments that come after a run has stopped do not make those that are missing so few that the next run goes on.
+// Instruments that come after a run has stopped do not make those that are missing so few that the next run continues.
 func TestMissingAmongMany(t *testing.T) {
 	t.Parallel()
 	h, _, _ := newPair(t)

@@ -49,7 +49,7 @@ func openScratch(ctx context.Context, cfg *Config) (*scratch, error) {
 	return &scratch{free: max(0, free-scratchMargin), changed: make(chan struct{})}, nil
 }
 
-// take waits until there are some bytes. Errors: scratchError where there never are, ctx's.
+// take waits until some bytes are free. Errors: scratchError if they never are, ctx's.
 func (s *scratch) take(ctx context.Context, bytes int64) error {
 	for {
 		s.mu.Lock()

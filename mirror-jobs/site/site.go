@@ -183,7 +183,7 @@ func (r *run) do(ctx context.Context) error {
 	}
 	r.checkClock(root.Now)
 	r.waitedFor(root, unchanged)
-	if unchanged { // of what is absent the root says nothing, also where it is declared again and closed
+	if unchanged { // the root does not list absent instruments, even if they are declared again and closed
 		return r.unchanged(ctx)
 	}
 	if root.Site != r.origin {
@@ -245,7 +245,7 @@ func (r *run) root(ctx context.Context) (root mirrorindex.Root, etag string, unc
 	return r.Source.Root(ctx, etag)
 }
 
-// ends is the error of a run that did all it could; nil where nothing is left.
+// ends is the error of a run that did all it could; nil if nothing is left.
 func (r *run) ends() error {
 	var stops []error
 	if r.stop != nil {

@@ -91,7 +91,7 @@ func (r *Refusals) Add(err error) {
 	}
 }
 
-// Err is ErrUnlisted in a push.Problem with the first refusal of each kind; nil where there are none.
+// Err is ErrUnlisted in a push.Problem with the first refusal of each kind; nil if there are none.
 func (r *Refusals) Err() error {
 	if len(r.names) == 0 {
 		return nil

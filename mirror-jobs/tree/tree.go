@@ -23,7 +23,7 @@ import (
 
 // Source is another side's tree of files. Its errors are push.Problem where they are about all of it.
 type Source interface {
-	// Walk calls visit for each folder. If some cannot be listed, it goes on with the others, and ends with ErrUnlisted; in a
+	// Walk calls visit for each folder. If some cannot be listed, it continues with the others, and ends with ErrUnlisted; in a
 	// push.Problem if there is a reason of its own for that.
 	Walk(ctx context.Context, visit func(Folder) error) error
 	// Fetch calls take for each file that came, or is as it was seen, or cannot be had, from any number of goroutines. The Got that

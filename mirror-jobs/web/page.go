@@ -91,7 +91,7 @@ func links(at *url.URL, page io.Reader, kept *bound.List) ([]link, error) {
 					last = found[key]
 				}
 			}
-			z.Next() // the text of the link, which may be shortened, says nothing
+			z.Next() // the text of the link may be shortened, so it is ignored
 			if z.Token().Type == html.StartTagToken {
 				last = nil // an icon: the name follows
 			}

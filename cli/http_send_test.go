@@ -63,8 +63,8 @@ const (
 	oneChunk = 4<<20 + 64<<10 // the third one, of 1, 2 and 4 MiB; and the headers of all
 )
 
-// TestUploadGoesOn: over a way that cuts each connection, with gateways that are
-// killed, or with a sender that is killed, an upload goes on where it was.
+// TestUploadGoesOn: over a way that cuts each connection, with gateways that are killed, or with a sender that is killed, an upload
+// continues where it was.
 func TestUploadGoesOn(t *testing.T) {
 	s := newWebStation(t, func(*wire.InstrumentEntry) {})
 	want := map[string]string{}

@@ -43,7 +43,7 @@ type Report struct {
 // is missing, by the day of observation.
 type InstrumentReport struct {
 	Instrument string `json:"instrument"`
-	// Expected observations; absent where nothing is known to have been due.
+	// Expected observations; absent if none are known to have been due.
 	Expected int64 `json:"expected,omitempty"`
 	// Objects and Datagrams that the archive lists, without duplicates, and their Bytes.
 	Objects   uint64 `json:"objects"`
@@ -58,8 +58,7 @@ type InstrumentReport struct {
 	Expired uint64 `json:"expired,omitempty"`
 	// Damaged objects are not what was received any more, as the scrub found.
 	Damaged uint64 `json:"damaged,omitempty"`
-	// Coverage is the part of the time in which something was due that has no gap; absent
-	// where nothing was due.
+	// Coverage is the part of the time with something due that has no gap; absent if nothing was due.
 	Coverage *float64 `json:"coverage,omitempty"`
 	// Gaps that are open, by cause.
 	Gaps map[wire.GapCause]GapSum `json:"gaps,omitempty"`
@@ -369,8 +368,7 @@ func (r *Report) readPurges(ctx context.Context, js jetstream.JetStream, mirrors
 	})
 }
 
-// mirrorTitles are the titles of the columns of partners; without any there is one that
-// is empty.
+// mirrorTitles are the titles of the columns of partners; without partners there is one, empty column.
 func (r *Report) mirrorTitles() string {
 	if len(r.Partners) == 0 {
 		return "MIRRORED"

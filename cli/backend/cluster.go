@@ -109,7 +109,7 @@ func (b *Backend) jetStream(site *v1alpha1.Site, secrets workload.Secrets, user 
 		if user.OfCommands {
 			ref, b.natsAPI = spec.CommandAccountKeySecretRef, wire.CommandAPI
 		}
-		if ref == nil { // what reads the object store alone goes on
+		if ref == nil { // commands that read only the object store still work
 			b.natsProblem = fmt.Errorf("Site %s/%s names no account of commands: set spec.jetStream.commandAccountKeySecretRef (docs/how-to/nats-accounts.md says how to make the account)",
 				site.Namespace, site.Name)
 			return nil

@@ -19,7 +19,7 @@ import (
 // cluster, and those that are set take the place of what the Site says.
 type Options struct {
 	kube.Flags
-	// Site is the name of a Site in the cluster; empty where there is only one.
+	// Site is the name of a Site in the cluster; empty if there is only one.
 	Site string
 	// Code of the Site, where no cluster is asked.
 	Code string

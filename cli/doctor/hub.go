@@ -13,7 +13,7 @@ import (
 // hubTimeout is how long a name, and each connection, may take: longer than over a satellite.
 const hubTimeout = 10 * time.Second
 
-// reach looks up the name of a hub and connects to it. A Site goes on without it, so nothing of this fails.
+// reach looks up the name of a hub and connects to it. A Site works without it, so nothing of this fails.
 func reach(ctx context.Context, hub string) Check {
 	const check = "hub"
 	host, port, _ := net.SplitHostPort(hub) // the flag was looked at

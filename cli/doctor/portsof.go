@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// port is one that the Site listens at.
+// port is a port that the Site listens at.
 type port struct {
 	// network is tcp or udp, address what Go listens at: without a host for all addresses.
 	network, address string

@@ -17,7 +17,7 @@ import (
 // listening is the state of TCP sockets that listen, in /proc/net/tcp: TCP_LISTEN of the kernel's net/tcp_states.h.
 const listening = 0x0a
 
-// socket is one that has a port.
+// socket is a socket bound to a port.
 type socket struct{ inode, user uint64 }
 
 // ownersOf returns the processes that have a port, as far as this process may see them, and the users whose sockets these are.
@@ -120,5 +120,5 @@ func firstUnprivileged() int {
 	return first[0]
 }
 
-// defaultUnprivileged is the first such port where the kernel says nothing: see ip(7).
+// defaultUnprivileged is the first such port if the kernel does not state it: see ip(7).
 const defaultUnprivileged = 1024

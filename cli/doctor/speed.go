@@ -30,7 +30,7 @@ const (
 type speed struct {
 	// small are in ascending order; at least one.
 	small []time.Duration
-	// large is zero where there was no time for it.
+	// large is zero if there was no time for it.
 	large time.Duration
 }
 

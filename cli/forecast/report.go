@@ -32,7 +32,7 @@ type Report struct {
 	UnknownPools []string `json:"unknownPools,omitempty"`
 	// Unread says who may not read nodes; empty: they were read.
 	Unread string `json:"unread,omitempty"`
-	// Fits says whether all Pools do. It says nothing of UnknownPools.
+	// Fits says whether all Pools fit. It does not cover UnknownPools.
 	Fits bool `json:"fits"`
 }
 

@@ -16,8 +16,8 @@ import (
 
 // source is a tree.
 type source interface {
-	// each yields what lies in the tree. It yields items that cannot be looked at with a *unplaced
-	// error and goes on; after any other error it ends.
+	// each yields what lies in the tree. It yields items that cannot be looked at with a *unplaced error and continues; after any other
+	// error it ends.
 	each(ctx context.Context) iter.Seq2[item, error]
 	// key is where a thing of that name lies, or will lie, in the bucket.
 	key(name string) string

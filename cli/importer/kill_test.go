@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestKilled: an import that is killed at any point goes on from another machine,
-// which has nothing but the archive, and everything is listed and counted once.
+// TestKilled: an import that is killed at any point continues from another machine, which has nothing but the archive, and everything is
+// listed and counted once.
 func TestKilled(t *testing.T) {
 	const n = 1500
 	for name, inPlace := range map[string]bool{"folder": false, "in place": true} {

@@ -100,8 +100,7 @@ func (l *lab) declare() {
 	}
 }
 
-// TestSpaceForGateways: an import leaves a part of the stream to the notices on
-// which receipts wait, and goes on when there is space.
+// TestSpaceForGateways: an import leaves a part of the stream to the notices on which receipts wait, and continues when there is space.
 func TestSpaceForGateways(t *testing.T) {
 	server, minio := testenv.NATS(t, testenv.NATSOptions{}), testenv.MinIO(t, testenv.MinIOOptions{})
 	l := &lab{t: t, js: server.JetStream(t), store: minio.Bucket(t, "archive")}

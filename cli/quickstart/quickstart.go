@@ -69,8 +69,8 @@ type recipe struct {
 	// children are the Secrets made from this one: they are worth nothing with another one in its place.
 	children []string
 	make     func() (map[string][]byte, error)
-	// complete, where there is one, adds to a Secret that was found what an earlier release did not make, and keeps what
-	// is there. It says whether it changed anything.
+	// complete, if set, adds to a Secret that was found what an earlier release did not make, and keeps what is there. It says whether it
+	// changed anything.
 	complete func(data map[string][]byte) (changed bool, err error)
 	// check returns what is wrong with a Secret that was found.
 	check func(data map[string][]byte) error

@@ -21,8 +21,8 @@ type event struct {
 	size               int64
 }
 
-// plan yields what a model sends, in the order of time. The same model, seed
-// and duration yield the same events. A model without a rhythm goes on forever.
+// plan yields what a model sends, in the order of time. The same model, seed and duration yield the same events. A model without a rhythm
+// never ends.
 func plan(m Model, seed uint64, duration time.Duration) iter.Seq[event] {
 	if !m.paced() {
 		return unpaced(m, seed)
@@ -114,7 +114,7 @@ func (in *instrument) advance() {
 	if in.source.Bursts == nil {
 		return
 	}
-	for in.next.at >= in.end { // what is left of the interval goes on in the next burst
+	for in.next.at >= in.end { // the rest of the interval continues in the next burst
 		silence := in.exponential(in.source.Bursts.Silence.Duration)
 		in.next.at += silence
 		in.end += silence + in.exponential(in.source.Bursts.Lasting.Duration)

@@ -23,7 +23,7 @@ const (
 // shownExamples is how many failures an error names.
 const shownExamples = 5
 
-// tally counts while the run goes on.
+// tally counts during the run.
 type tally struct {
 	mu       sync.Mutex
 	sources  []SourceReport

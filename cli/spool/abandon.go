@@ -269,8 +269,8 @@ func (a *abandonment) describe(s Spool, c closing) {
 	_ = t.Flush()
 }
 
-// carryOut writes the ledger, and then removes the report, which lets the pool go on without the
-// pod. Entries that were written before it failed are not written again.
+// carryOut writes the ledger, and then removes the report, which lets the pool continue without the pod. Entries that were written before
+// it failed are not written again.
 func (a *abandonment) carryOut(ctx context.Context, s Spool, c closing) error {
 	for at, entry := range c.changed {
 		if err := a.write(ctx, wire.LedgerKey(at.Instrument, at.Day, wire.StepReceived, a.pod), entry); err != nil {

@@ -21,7 +21,7 @@ import (
 
 // Report is what `substorm status` says.
 type Report struct {
-	// Fine is true where there are no problems.
+	// Fine is true if there are no problems.
 	Fine        bool         `json:"fine"`
 	Sites       []Site       `json:"sites"`
 	Gateways    []Gateway    `json:"gateways"`
@@ -366,7 +366,7 @@ func (r Report) printConsumers(w io.Writer) {
 	}
 }
 
-// known is what a Site's status says of damage to its archive; nil where it says nothing.
+// known is what a Site's status says of damage to its archive; nil if it has no such part.
 func known(s *v1alpha1.ArchiveState) *damage.Known {
 	if s == nil {
 		return nil

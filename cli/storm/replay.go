@@ -230,7 +230,7 @@ func (o *replayOptions) draw(recorded simulate.Recording, kinds []simulate.Kind,
 	return nil
 }
 
-// withCrowd is the first draw that has a crowd in the time that is shown, and its number; the first one of all where none has.
+// withCrowd is the first draw that has a crowd in the time that is shown, and its number; the first draw of all if none has.
 func (o *replayOptions) withCrowd(recorded simulate.Recording, shown simulate.Span) (s *simulate.Scenario, number int, is bool) {
 	for n := range o.draws {
 		if s := simulate.Draw(recorded, o.seed, n); hasCrowd(s, shown) {

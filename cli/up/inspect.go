@@ -22,8 +22,8 @@ import (
 
 // This file has what others may ask of a Site that runs, or is to run: `substorm doctor`.
 
-// Declared are the objects that are run: those of files and folders, or, where none is named, of the Site that is built in. Errors: what
-// is wrong with the files, and that they declare no Site.
+// Declared are the objects that are run: those of files and folders, or, if none is named, of the built-in Site. Errors: what is wrong
+// with the files, and that they declare no Site.
 func Declared(paths []string, namespace string) ([]*manifests.Object, error) {
 	if len(paths) == 0 {
 		return emptySite(namespace)
@@ -56,7 +56,7 @@ func Try(ctx context.Context, objects []*manifests.Object) (err error) {
 // ErrHolderUnknown: a process has the data folder, but it is unknown which.
 var ErrHolderUnknown = errors.New("its lock names no process")
 
-// Holder is the id of the process that has a data folder, 0 where none has it. Errors: the lock cannot be read; ErrHolderUnknown.
+// Holder is the id of the process that has a data folder, 0 if none has it. Errors: the lock cannot be read; ErrHolderUnknown.
 func Holder(path string) (int, error) {
 	lock, err := os.Open(filepath.Join(path, lockName))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -22,7 +22,7 @@ import (
 // keysPrefix begins the names of the Secrets with the keys of the embedded servers.
 const keysPrefix = "standalone"
 
-// makeKeys makes the keys of the embedded NATS server where there are none, and returns the part of its configuration that names its
+// makeKeys makes the keys of the embedded NATS server if there are none, and returns the part of its configuration that names its
 // accounts. They are Secrets like those of the quickstart's servers, and lie with all others in the data folder.
 func makeKeys(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger) ([]byte, error) {
 	cluster, err := kube.New(config, namespace)

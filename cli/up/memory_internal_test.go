@@ -46,7 +46,7 @@ Swap:                  0 kB
 	}
 }
 
-// TestDropProgram: this test goes on once its own program was dropped, and less of the program is resident than before.
+// TestDropProgram: this test still runs after its own program was dropped, and less of the program is resident than before.
 func TestDropProgram(t *testing.T) {
 	before := residentOfFiles(t)
 	if err := dropProgram(); err != nil {

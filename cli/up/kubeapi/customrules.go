@@ -21,7 +21,7 @@ import (
 // created or its spec changes. So they are compiled then, and dropped when none was needed for keepRules.
 type rules struct {
 	structural *structuralschema.Structural
-	// status are those of the status, which changes all the time; nil where there are none.
+	// status are those of the status, which changes all the time; nil if there are none.
 	status       *cel.Validator
 	statusSchema *structuralschema.Structural
 
@@ -85,7 +85,7 @@ func (r *rules) statusUpdated(ctx context.Context, found field.ErrorList, u, bef
 	return check(ctx, found, r.status, field.NewPath("status"), r.statusSchema, status, before.Object["status"], cel.WithRatcheting(both.Key("status")))
 }
 
-// check checks rules, where nothing was found that they may trip over.
+// check checks rules, unless an error was found that they may trip over.
 func check(ctx context.Context, found field.ErrorList, rules *cel.Validator, path *field.Path, schema *structuralschema.Structural, now, before any,
 	options ...cel.Option) field.ErrorList {
 	if rules == nil {

@@ -73,7 +73,7 @@ func (c *collector) run(ctx context.Context) {
 	}
 }
 
-// concerns says whether a change is one that the collector acts on. Crowded: there are too many Events.
+// concerns says whether the collector acts on a change. Crowded: there are too many Events.
 func (c *collector) concerns(e event, crowded bool) bool {
 	now, err := meta.Accessor(e.object)
 	if err != nil {

@@ -54,8 +54,7 @@ func (k *kind) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.gvk.Group, Resource: k.plural}
 }
 
-// addScopes makes what the handlers need for the kind and its subresources: status and scale
-// where there are a strategy and paths for them.
+// addScopes makes what the handlers need for the kind and its subresources: status and scale if there are a strategy and paths for them.
 func (k *kind) addScopes(base handlers.RequestScope, manage fieldManagers, status strategy, paths *scalePaths) error {
 	base.Namer = handlers.ContextBasedNaming{Namer: meta.NewAccessor(), ClusterScoped: !k.namespaced}
 	base.Authorizer = everyone{}

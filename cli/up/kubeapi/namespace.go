@@ -34,7 +34,7 @@ func inNamespace(ctx context.Context, namespace string) context.Context {
 	return request.WithNamespace(ctx, namespace)
 }
 
-// enter errs where nothing can be created in a namespace, because it is being deleted.
+// enter returns an error if nothing can be created in a namespace, because it is being deleted.
 func (n *namespaces) enter(ctx context.Context, name string, resource schema.GroupResource, object string, dry []string) error {
 	current, _, found := n.store.get(n.resource.table, types.NamespacedName{Name: name})
 	if !found {

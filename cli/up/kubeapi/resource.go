@@ -123,8 +123,7 @@ func (r *resource) selector(ctx context.Context, options *internalversion.ListOp
 	return s
 }
 
-// List returns all objects as they are now: limits are not kept, and another state than
-// the present one is not to be had.
+// List returns all objects as they are now: limits are ignored, and no state but the present one is available.
 func (r *resource) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
 	wanted := r.selector(ctx, options)
 	objects, version := r.store.list(r.table, wanted.namespace)

@@ -270,7 +270,7 @@ func (s *store) write(t *table, key types.NamespacedName, version uint64, object
 	return result, s.changes.sync(mark)
 }
 
-// apply is the part of write under the lock. The mark is 0 where nothing is to be synced.
+// apply is the part of write under the lock. The mark is 0 if nothing is to be synced.
 func (s *store) apply(t *table, key types.NamespacedName, version uint64, object runtime.Object, body []byte) (runtime.Object, int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

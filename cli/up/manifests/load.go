@@ -26,7 +26,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// Object is one that a file declares.
+// Object is an object that a file declares.
 type Object struct {
 	*unstructured.Unstructured
 	// File and Line are where its document begins.
@@ -48,7 +48,7 @@ var extensions = []string{".yaml", ".yml", ".json"}
 // times as much as a map of short values.
 const maxBytes = 16 << 20
 
-// Command is one that reads manifests, in the words of its errors.
+// Command is a command that reads manifests, in the words of its errors.
 type Command struct {
 	// Name of the command, and Flag that says what it reads.
 	Name, Flag string

@@ -105,7 +105,7 @@ type tail struct {
 	highest uint64
 }
 
-// read goes on to the end of the last record that is whole.
+// read reads on to the end of the last record that is whole.
 func (t *tail) read(path string, size int64) error {
 	if t.path != path || size < t.next {
 		*t = tail{path: path}

@@ -67,7 +67,7 @@ func (l *logger) noteWriteFailure(text string) {
 	l.unwritten = cmp.Or(l.unwritten, text)
 }
 
-// writeFailure is what the server said of the first write that failed; empty where none did.
+// writeFailure is what the server said of the first write that failed; empty if none did.
 func (l *logger) writeFailure() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

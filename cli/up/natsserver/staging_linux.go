@@ -32,10 +32,10 @@ type staging struct {
 	mu sync.Mutex
 	// memory and batches are memoryDir and batchesDir.
 	memory, batches string
-	// root is in memoryDir, and dir in root, whose name no one else can read. Both are empty where memory is not to be had.
+	// root is in memoryDir, and dir in root, whose name no one else can read. Both are empty if memory is not available.
 	root, dir string
 	lock      *os.File
-	// off: memory is not to be had, or the server was stopped.
+	// off: memory is not available, or the server was stopped.
 	off bool
 }
 

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestAlive: a program that does not answer, or says that it cannot go on, is named; one that does not listen yet, or that runs in a process of its own, is none of these.
+// TestAlive: a program that does not answer, or says that it cannot continue, is named; one that does not listen yet, or that runs in a
+// process of its own, is none of these.
 func TestAlive(t *testing.T) {
 	silent := make(chan struct{})
 	asked := make(chan struct{}, 1)

@@ -142,7 +142,7 @@ func (p *pod) mount(folder, volume string, w workload, secrets map[string]map[st
 	}
 }
 
-// secret adds the files of a Secret's keys; all keys, where none is named.
+// secret adds the files of a Secret's keys; all keys, if none is named.
 func (p *pod) secret(place, name string, items []corev1.KeyToPath, secrets map[string]map[string][]byte) error {
 	data, found := secrets[name]
 	if !found {

@@ -62,7 +62,7 @@ func TestPod(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The Secret changes: a program that runs goes on, and finds the new files.
+	// The Secret changes: a running program keeps running, and finds the new files.
 	secrets["s3"] = map[string][]byte{"id": []byte("you")}
 	again, err := newPod(dir, ofSet(aSet()), secrets)
 	if err != nil || again.revision != p.revision {

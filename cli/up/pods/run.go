@@ -43,7 +43,8 @@ type Config struct {
 	Host string
 	// Programs by the names of their containers. Pods of others are not run.
 	Programs map[string]Program
-	// Apart are those that run in processes of their own: where one of them hangs, this process goes on, and ends it as a liveness probe does.
+	// Apart are programs that run in processes of their own: if one of them hangs, this process continues, and ends it as a liveness
+	// probe does.
 	Apart []string
 	// Override returns arguments that come after those of the container, and so win.
 	Override func(Started) []string
@@ -226,7 +227,7 @@ func (p *Pods) endOthers(ctx context.Context, wanted map[types.NamespacedName]bo
 	return failed
 }
 
-// ensure has the pod of a workload run as the workload says now. The error says what it lacks; what runs goes on then.
+// ensure has the pod of a workload run as the workload says now. The error says what it lacks; what runs stays then.
 func (p *Pods) ensure(ctx context.Context, w workload, secrets map[string]map[string][]byte) error {
 	wanted, err := newPod(p.cfg.Folder, w, secrets)
 	if err != nil {
@@ -314,8 +315,8 @@ func (p *Pods) Health() map[types.NamespacedName]string {
 	return all
 }
 
-// Alive errs where a program that runs does not answer before ctx ends, or says that it cannot go on. One that has ended, and is started
-// again, is none of these, nor one that does not listen yet, nor one that runs apart.
+// Alive returns an error if a running program does not answer before ctx ends, or says that it cannot continue. A program that has ended,
+// and is started again, causes no error, nor does one that does not listen yet, nor one that runs apart.
 func (p *Pods) Alive(ctx context.Context) error {
 	for name, is := range p.all() {
 		at := is.look().health

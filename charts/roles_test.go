@@ -182,7 +182,7 @@ func useRoles(t *testing.T, config *rest.Config) {
 	}
 }
 
-// TestRolesKnowEveryKind: whoever adds a kind says who may write it.
+// TestRolesKnowEveryKind: for each kind it is declared who may write it.
 func TestRolesKnowEveryKind(t *testing.T) {
 	documented := documented(t)
 	files, err := filepath.Glob("../crds/substorm.dev_*.yaml")

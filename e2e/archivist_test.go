@@ -15,8 +15,8 @@ import (
 
 const archivistLabel = "app.kubernetes.io/name=archivist"
 
-// TestArchivistFails kills the archivist that holds the lease, and cuts off the node of its successor, while a camera
-// sends: the sender gets its receipts as always, another archivist goes on, and at the end each object is listed once.
+// TestArchivistFails kills the archivist that holds the lease, and cuts off the node of its successor, while a camera sends: the sender
+// gets its receipts as always, another archivist takes over, and at the end each object is listed once.
 func TestArchivistFails(t *testing.T) {
 	l := theLab
 	l.apply(t, instrumentTCP("archivist-camera", 30118))

@@ -50,9 +50,8 @@ spec:
   delivery: {type: WebSocket}
 `
 
-// TestFeed follows a Feed while the feed server that it follows is killed, and then
-// the server of NATS that leads the stream: the consumer goes on at another replica,
-// and misses and duplicates nothing.
+// TestFeed follows a Feed while the feed server that it follows is killed, and then the server of NATS that leads the stream: the
+// consumer continues at another replica, and misses and duplicates nothing.
 func TestFeed(t *testing.T) {
 	l := theLab
 	l.apply(t, instrumentUDP("feed-magnetometer", 30131))
@@ -203,7 +202,7 @@ func (l *lab) keepingUp(t testing.TB, consumer, want string) error {
 	return nil
 }
 
-// follower is a consumer that goes on elsewhere when its feed server is gone.
+// follower is a consumer that continues elsewhere when its feed server is gone.
 type follower struct {
 	stop func()
 

@@ -18,8 +18,8 @@ const (
 	keptPort   = 30131
 )
 
-// kept returns the digests of what is listed of keptCamera, and sends something
-// before where nothing is: a listing is closed once a minute.
+// kept returns the digests of what is listed of keptCamera. If nothing is listed, it sends something first: a listing is closed once a
+// minute.
 func (l *lab) kept(t testing.TB) []string {
 	t.Helper()
 	if listed := l.digests(t, keptCamera); len(listed) > 0 {
@@ -45,8 +45,8 @@ func TestDeletedInstrumentKeepsItsArchive(t *testing.T) {
 	}
 }
 
-// TestUninstall: `helm uninstall` with resources present ends,
-// leaves every object, stream and volume, and a reinstall goes on from there.
+// TestUninstall: `helm uninstall` with resources present ends, leaves every object, stream and volume, and a reinstall continues from
+// there.
 func TestUninstall(t *testing.T) {
 	l := theLab
 	before := l.kept(t)

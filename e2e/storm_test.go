@@ -70,7 +70,7 @@ func TestStorm(t *testing.T) {
 		t.Errorf("before the storm: %v", err)
 	}
 
-	// The recorded values go on with the storm, which lasts until the crowd has been served.
+	// The recorded values continue with the storm, which lasts until the crowd has been served.
 	goesOn := func(kp string) {
 		recorded = slices.Concat(recorded[:max(1, played())], slices.Repeat([]string{kp}, 200))
 		l.kubectl(t, "patch", "site", "demo", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"spaceWeather":%s}}`, recordedKp(began, recorded)))

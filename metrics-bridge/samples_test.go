@@ -24,8 +24,8 @@ import (
 // keda is the version of KEDA whose ScaledObjects the samples are.
 const keda = "github.com/kedacore/keda/v2@v2.21.0"
 
-// TestKEDASamples: an API server with KEDA's own definition of a ScaledObject takes the samples, field by field. That definition says nothing
-// of what is in a trigger's metadata: there only the figures are looked up.
+// TestKEDASamples: an API server with KEDA's own definition of a ScaledObject takes the samples, field by field. That definition does not
+// describe a trigger's metadata: there only the figures are looked up.
 func TestKEDASamples(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", keda).Output()
 	var module struct{ Dir string }

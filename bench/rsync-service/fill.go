@@ -62,7 +62,7 @@ func (f *filler) fill(ctx context.Context, instrument string, count int) error {
 	return f.site.Await(ctx, "/archive/"+instrument+"/"+last)
 }
 
-// pack is one that is being filled.
+// pack is a pack that is being filled.
 type pack struct {
 	*filler
 	ctx        context.Context

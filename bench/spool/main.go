@@ -21,8 +21,7 @@ const (
 	// storeWindow is how long the store by itself is measured.
 	storeWindow = 2 * time.Second
 	senders     = 64
-	// firstFor is how long the sender goes on who finds the store away: no longer
-	// than its first receipt takes.
+	// firstFor is how long a sender continues that finds the store away: no longer than its first receipt takes.
 	firstFor = 500 * time.Millisecond
 	// packBelow is an Instrument's default.
 	packBelow = 64 << 10

@@ -180,7 +180,7 @@ func own(nc *nats.Conn, api, consumer string) {
 // directly is the means of a credential that has the right to a request.
 const directly = "directly"
 
-// attack tries by every means to have a request done, and returns the first that worked; empty where none did.
+// attack tries by every means to have a request done, and returns the first that worked; empty if none did.
 func (l *lab) attack(a attackerConn, r request) string {
 	l.t.Helper()
 	try := func(send func(publish func(subject, reply, payload string))) bool {

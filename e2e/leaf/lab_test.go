@@ -110,7 +110,7 @@ func outage(t *testing.T) time.Duration {
 	return d
 }
 
-// message is one that a stream holds.
+// message is a message that a stream holds.
 type message struct {
 	subject, id string
 	data        []byte

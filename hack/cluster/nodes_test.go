@@ -21,7 +21,7 @@ func TestNodeByNumberOrName(t *testing.T) {
 	}
 }
 
-// TestNodeCommandsExplainThemselves runs the commands without a node, where there is no cluster.
+// TestNodeCommandsExplainThemselves runs the commands without a node, without a cluster.
 func TestNodeCommandsExplainThemselves(t *testing.T) {
 	t.Setenv("SUBSTORM_CACHE", t.TempDir())
 	for _, command := range []string{"kill", "start", "cut", "join", "exec"} {

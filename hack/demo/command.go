@@ -34,7 +34,7 @@ func (d *demo) output(ctx context.Context, argv ...string) (string, error) {
 	return strings.TrimSpace(out.String()), nil
 }
 
-// step runs a long command that says nothing while it works.
+// step runs a long command that prints nothing while it works.
 func (d *demo) step(ctx context.Context, what string, argv ...string) (string, error) {
 	step := d.p.Step("%s", what)
 	out, err := d.output(ctx, argv...)

@@ -117,8 +117,7 @@ func (r *Report) Values(name, candidate string) []float64 {
 // Pair is a numerator and a denominator, each a case and a candidate.
 type Pair struct{ Case, Candidate, OfCase, OfCandidate string }
 
-// Compare adds the ratio of pairs: in each round their geometric mean, of these
-// the median. Op is ">=" or "<=", or empty where there is no goal.
+// Compare adds the ratio of pairs: the median of their geometric means in each round. Op is ">=" or "<=", or empty without a goal.
 func (r *Report) Compare(name string, pairs []Pair, op string, goal float64) Ratio {
 	var rounds []float64
 	for round := range r.Rounds {
@@ -155,7 +154,7 @@ func (r *Report) ratio(name string, rounds []float64, op string, goal float64) R
 	return ratio
 }
 
-// Median of values; not a number where there are none.
+// Median of values; not a number if there are none.
 func Median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Percentile of times, in milliseconds; 0 where there are none. It sorts them.
+// Percentile of times, in milliseconds; 0 if there are none. It sorts them.
 func Percentile(times []time.Duration, part float64) float64 {
 	if len(times) == 0 {
 		return 0

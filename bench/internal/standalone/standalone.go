@@ -209,7 +209,7 @@ func (s *Site) StartAndSend() (Started, error) {
 // Profiled says whether profiles were requested.
 func (s *Site) Profiled() bool { return s.profiles != "" }
 
-// KeepProfile keeps a profile of the process in the folder that was asked for, and does nothing where none was.
+// KeepProfile keeps a profile of the process in the requested folder, and does nothing if none was requested.
 func (s *Site) KeepProfile(kind, name string) error {
 	if s.profiles == "" {
 		return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Object is one that is served at /archive/<Instrument>/<Path>.
+// Object is an object that is served at /archive/<Instrument>/<Path>.
 type Object struct {
 	Path   string      `json:"path"`
 	Size   int64       `json:"size"`

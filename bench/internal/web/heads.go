@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/bench/internal/process"
 )
 
-// environment tells a process that it is one that asks.
+// environment tells a process to send requests.
 const environment = "SUBSTORM_BENCH_HEADS"
 
 // Main is called first of all by a benchmark's main: in the processes that ask by HEAD,

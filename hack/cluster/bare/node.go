@@ -123,7 +123,7 @@ func (c *Cluster) Start(ctx context.Context, n int) error {
 	})
 }
 
-// Cut pulls a node's cable: its processes go on, alone.
+// Cut pulls a node's cable: its processes continue, alone.
 func (c *Cluster) Cut(n int) error {
 	if err := c.mustRun(n); err != nil {
 		return err

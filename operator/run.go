@@ -44,7 +44,7 @@ type Config struct {
 	Namespaces []string
 	// ClusterID names the cluster in the markers of Sites, see controller.Config.
 	ClusterID string
-	// Images are what pods run, and Pull is how nodes get them.
+	// Images are the images of pods, and Pull is how nodes get them.
 	Images controller.Images
 	Pull   workload.Pulling
 	// StatusRate, FiguresRate and Workers are as in controller.Config.

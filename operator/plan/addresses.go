@@ -22,8 +22,7 @@ import (
 // maxAddresses is how many there may be of a listener.
 const maxAddresses = 64
 
-// listeners say where the instrument can send, and whether gateways receive there. Programmed
-// is the Instrument's.
+// listeners are where the instrument can send, and whether gateways receive there. Programmed is the Instrument's condition.
 func (v InstrumentView) listeners(programmed finding.Finding) []v1alpha1.ListenerStatus {
 	var all []v1alpha1.ListenerStatus
 	for i := range v.Instrument.Spec.Listeners {
@@ -43,8 +42,7 @@ func (v InstrumentView) listeners(programmed finding.Finding) []v1alpha1.Listene
 	return all
 }
 
-// lastReceivedAt is when data last arrived at a listener: what is reported, or what the status
-// said, where reports were lost.
+// lastReceivedAt is when data last arrived at a listener, according to the reports, or to the earlier status if reports were lost.
 func (v InstrumentView) lastReceivedAt(name string, was *metav1.Time) *metav1.Time {
 	var last time.Time
 	for _, r := range v.Reports {
@@ -74,7 +72,7 @@ func (v InstrumentView) stands(name string) bool {
 	return v.Entry != nil && slices.ContainsFunc(v.Entry.Listeners, func(l wire.ListenerEntry) bool { return l.Name == name })
 }
 
-// listenerStatus is what the status says of a listener.
+// listenerStatus returns the earlier status of a listener.
 func listenerStatus(inst *v1alpha1.Instrument, name string) v1alpha1.ListenerStatus {
 	for _, l := range inst.Status.Listeners {
 		if l.Name == name {

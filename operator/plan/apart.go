@@ -16,9 +16,8 @@ import (
 // A receipt with acknowledge Replicated says that the object is in the spools of two pods on different nodes. Pods that share a node have
 // no peer to copy to: a pool that such an Instrument sends to never has two pods on one node.
 
-// ReplicatedOn is the pool whose pods an Instrument has kept on nodes of their own, or "".
-// Reasons for which it is not programmed for now (a missing Secret, a Site that is not
-// accepted) change nothing: pods are not to move for that.
+// ReplicatedOn is the pool whose pods an Instrument keeps on nodes of their own, or "". Temporary reasons why it is not programmed (a
+// missing Secret, a Site that is not accepted) change nothing: pods must not move for that.
 func ReplicatedOn(inst *v1alpha1.Instrument, v accept.Verdict) string {
 	if inst.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated || inst.Spec.State == v1alpha1.InstrumentRetired || !v.Stands() && !v.Absent {
 		return ""
@@ -26,8 +25,8 @@ func ReplicatedOn(inst *v1alpha1.Instrument, v accept.Verdict) string {
 	return v.Gateway
 }
 
-// PodsApart says whether no two of the pool's pods may run on one node. Until the Site's
-// Instruments are judged, after the operator has started say, it is as it was.
+// PodsApart returns whether no two of the pool's pods may run on one node. Until the Site's Instruments are judged, for example after the
+// operator has started, it stays as it was.
 func (v GatewayView) PodsApart() bool {
 	if !v.Judged {
 		return v.StatefulSet != nil && workload.KeptApart(&v.StatefulSet.Spec.Template, workload.PodLabels(v.Gateway.Name))
@@ -35,8 +34,7 @@ func (v GatewayView) PodsApart() bool {
 	return len(v.Replicated) > 0
 }
 
-// whyNoNode explains what the scheduler says of pods that have no node because another pod
-// of the pool is there; "" where that is not so.
+// whyNoNode explains the scheduler's message for pods that have no node because another pod of the pool is there; "" for others.
 func (v GatewayView) whyNoNode() string {
 	var waiting []string
 	for i := range v.Pods {

@@ -34,7 +34,7 @@ func FeedServerReplicas(server *v1alpha1.FeedServer) int32 {
 	return *server.Spec.Replicas
 }
 
-// Scaling is what the number of a pool's pods follows from, beside its spec, its Site and what its pods report.
+// Scaling are the inputs to the number of a pool's pods, beside its spec, its Site and its pods' reports.
 type Scaling struct {
 	// Loop is what the operator's own loop requests; nil if it does not run, or has not begun.
 	Loop *Loop `json:"loop,omitempty"`
@@ -42,14 +42,14 @@ type Scaling struct {
 	Ceiling *autoscale.Count `json:"ceiling,omitempty"`
 }
 
-// Loop is what the operator's own loop asks for.
+// Loop is the request of the operator's own loop.
 type Loop struct {
 	Asked autoscale.Count `json:"asked"`
 	// Unknown says why the load is not known; empty: it is.
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// poolScale is a pool of either kind, as far as the number of its pods goes.
+// poolScale is a pool of either kind, with the fields that determine the number of its pods.
 type poolScale struct {
 	kind v1alpha1.SurgePoolKind
 	pool metav1.Object
@@ -63,17 +63,17 @@ type poolScale struct {
 	Scaling
 }
 
-// scale is what the number of pods follows from, where no spool holds any.
+// scale returns the inputs to the number of pods, if no spool holds any.
 func (p poolScale) scale() autoscale.Scale {
 	scale := autoscale.Scale{Asked: p.asked(), Floor: p.floor(), Ceiling: p.ceiling(), Held: autoscale.Count{Why: "no pod has to stay"}}
-	// A cluster that has less than before, as a node went, takes no pod away: those that wait for a node get the next one that comes.
+	// A cluster with less space than before, as a node went, removes no pod: those that wait for a node get the next one that comes.
 	if stay := min(p.has, p.maxBySpec().Replicas, max(scale.Asked.Replicas, scale.Floor.Replicas)); stay > scale.Ceiling.Replicas {
 		scale.Held = autoscale.Count{Replicas: stay, Why: fmt.Sprintf("there are to be %d already, and none is taken away because the cluster has space for fewer", stay)}
 	}
 	return scale
 }
 
-// asked is spec.replicas. While the loop knows the load, it is what the loop asks for: a manifest that has just set spec.replicas again must
+// asked is spec.replicas. While the loop knows the load, it is the loop's request: a manifest that has just set spec.replicas again must
 // not remove pods until the loop writes its number, a second later.
 func (p poolScale) asked() autoscale.Count {
 	n := autoscale.Count{Replicas: p.replicas, Why: "spec.replicas"}
@@ -160,7 +160,7 @@ func (p poolScale) limited() (finding.Finding, bool) {
 	return finding.Finding{}, false
 }
 
-// hardwareLimited: the cluster is what is in the way, or would be at a level that does not hold yet.
+// hardwareLimited: the cluster limits the number of pods, or would at a level that does not hold yet.
 func (p poolScale) hardwareLimited() (finding.Finding, bool) {
 	if p.Ceiling == nil {
 		return finding.Finding{}, false
@@ -198,7 +198,7 @@ func (p poolScale) highestFloor() (replicas int32, level string) {
 	return replicas, level
 }
 
-// because says what else than spec.replicas decides how many pods there are; empty: nothing does.
+// because explains what else than spec.replicas decides how many pods there are; empty: nothing does.
 func because(scale autoscale.Scale) string {
 	if is := scale.Replicas(); is.Replicas != scale.Asked.Replicas {
 		return "; " + is.Why
@@ -206,7 +206,7 @@ func because(scale autoscale.Scale) string {
 	return ""
 }
 
-// scalingStatus shows what the number of pods follows from; nothing where one process runs the Site.
+// scalingStatus shows the inputs to the number of pods; empty if one process runs the Site.
 func scalingStatus(pool metav1.Object, scale autoscale.Scale) v1alpha1.AutoscalingStatus {
 	if finding.IsStandalone(pool) {
 		return v1alpha1.AutoscalingStatus{}
@@ -220,8 +220,8 @@ func replicaCount(n autoscale.Count) v1alpha1.ReplicaCount {
 	return v1alpha1.ReplicaCount{Replicas: new(n.Replicas), Message: bounded(n.Why, maxSurgeMessage)}
 }
 
-// rescaled: another number of pods is to be, or follows from other numbers. The load in messages is a figure, and so are the ceiling, and what
-// is left in the spools of pods that are held.
+// rescaled: the planned number of pods changed, or its inputs did. The load in messages is a figure, and so are the ceiling, and the
+// objects left in the spools of pods that are held.
 func rescaled(was, is v1alpha1.AutoscalingStatus) bool {
 	for _, s := range []*v1alpha1.AutoscalingStatus{&was, &is} {
 		s.Message, s.Asked.Message, s.Held.Message = "", "", ""

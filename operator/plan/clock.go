@@ -127,7 +127,7 @@ func (v InstrumentView) offset() (offset, uncertain time.Duration) {
 	return time.Duration(*v.Sender.ClockOffset), uncertain
 }
 
-// clockIsOff: by more than what the measurement may be wrong.
+// clockIsOff: by more than the uncertainty of the measurement.
 func clockIsOff(v InstrumentView) (finding.Finding, bool) {
 	offset, uncertain := v.offset()
 	return finding.Bad(v1alpha1.ReasonClockOff, fmt.Sprintf(
@@ -143,7 +143,7 @@ func clockIsUncertain(v InstrumentView) (finding.Finding, bool) {
 		offset.Abs() > v.maxSkew()
 }
 
-// sender is what is shown of the sender, while it is not long gone.
+// sender is the displayed state of the sender, until it is long gone.
 func (v InstrumentView) sender() *v1alpha1.SenderStatus {
 	said := v.Sender
 	if said == nil {

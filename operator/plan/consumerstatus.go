@@ -18,9 +18,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// ConsumerFigures is what feed servers measured of a FeedConsumer, all of them
-// together: the worst state, the greatest lag, and sums. Bytes are nil where a pod
-// does not know its own.
+// ConsumerFigures are the feed servers' measurements of a FeedConsumer, all of them together: the worst state, the greatest lag, and sums.
+// Bytes are nil if a pod does not know its own.
 type ConsumerFigures struct {
 	State       string
 	Connections int32
@@ -34,8 +33,7 @@ type ConsumerFigures struct {
 	Achieved    time.Duration
 }
 
-// badness orders how a consumer does, as feed servers report it and as the reasons of
-// KeepingUp say it: what is worst of several is shown.
+// badness orders the states of a consumer, as feed servers report them and as the reasons of KeepingUp: the worst of several is shown.
 var badness = []string{v1alpha1.ReasonIdle, v1alpha1.ReasonFlowing, v1alpha1.ReasonSlow, v1alpha1.ReasonOverrun}
 
 // MergeConsumer sums up the pods' reports of a consumer. Their counts stay, also those of a pod that is gone, for as long as its report is
@@ -61,7 +59,7 @@ func MergeConsumer(reports []observed.ConsumerReport, servers []observed.FeedSer
 	return sum
 }
 
-// count adds what one pod counted.
+// count adds the counts of one pod.
 func (sum *ConsumerFigures) count(r observed.ConsumerReport) {
 	sum.Messages += int64(r.Messages)
 	sum.Bytes = known(sum.Bytes, r.Bytes, plus)
@@ -98,7 +96,7 @@ type ConsumerView struct {
 	Bus  observed.Bus
 	// Entry is the entry in the registry; nil if there is none.
 	Entry *wire.ConsumerEntry
-	// Failed is what kept its Secret from being written.
+	// Failed is why its Secret could not be written.
 	Failed *finding.Finding
 	// Durables is what was found of them, and of the stream that is filled for it; nil if they were not checked since they were planned.
 	Durables *finding.Finding

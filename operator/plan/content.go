@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// contentAge is how long an Instrument is said to send what it does not declare: people look once a day.
+// contentAge is how long an Instrument is reported to send undeclared content: people look once a day.
 const contentAge = 24 * time.Hour
 
 // undeclaredType is spec.archive.mediaType of Instruments that declare none.
@@ -39,7 +39,7 @@ func contentIsUnexpected(v InstrumentView) (finding.Finding, bool) {
 			objects, wire.DayOf(c.ReceivedAt), c.Path, c.Looks)), true
 	}
 	declared := c.MediaType
-	if of := v.Instrument.Spec.Archive.MediaType; of != "" && of != undeclaredType && of != declared { // the object has what its sender says
+	if of := v.Instrument.Spec.Archive.MediaType; of != "" && of != undeclaredType && of != declared { // the object has its sender's type
 		declared = of + ", was sent as " + declared
 	}
 	return finding.Bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(

@@ -15,7 +15,7 @@ import (
 // diskEvery is how often the disk budget is looked at: nothing wakes the Site when it changes.
 const diskEvery = 10 * time.Second
 
-// Disk is what a Site that runs in one process takes of its computer's disk, in bytes, and what is given up for it.
+// Disk is how much of its computer's disk a Site that runs in one process uses, in bytes, and what is given up for it.
 type Disk struct {
 	// Measured: the data folder was; before that only the budget's end is known.
 	Measured bool `json:"measured"`
@@ -26,8 +26,8 @@ type Disk struct {
 	Streams      int64 `json:"streams"`
 	Reproducible int64 `json:"reproducible"`
 
-	// Removes: what can be made again expires, or what partners have. Messages: archived messages go before their retention is over. NoReceipts: nothing
-	// is received.
+	// Removes: objects expire that can be made again, or that partners have. Messages: archived messages are removed before their retention
+	// is over. NoReceipts: nothing is received.
 	Removes    bool `json:"removes"`
 	Messages   bool `json:"messages"`
 	NoReceipts bool `json:"noReceipts"`

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan says what the operator wants: custom resources, what was observed of the world and the time go in; Kubernetes objects, registry
-// entries, streams, users and conditions come out. Nothing here or below does I/O, and what goes in is never changed.
+// Package plan decides what the operator wants: custom resources, observations and the time go in; Kubernetes objects, registry entries,
+// streams, users and conditions come out. Nothing here or below does I/O, and inputs are never changed.
 //
-// The packages below, each of which imports only those before it: finding (what a check finds, and conditions) and observed (what programs report),
-// workload (pods of programs), accept (what is accepted, and why not), bus (streams and users), entries (the registry). This package makes the
-// status of each kind, and the numbers of pods.
+// The packages below import only those before them in this list: finding (findings of checks, and conditions) and observed (reports of
+// programs), workload (pods of programs), accept (what is accepted, and why not), bus (streams and users), entries (the registry). This
+// package makes the status of each kind, and the numbers of pods.
 //
-// Each planned object has a file. Conditions are chains of small functions, each named for what it finds; the first that finds something decides, so
-// the order of a chain is its documentation (accept/acceptance.go, instrument.go, gateway.go, site.go).
+// Each planned object has a file. Conditions are chains of small functions, each named for its finding; the first that finds something
+// decides, so the order of a chain is its documentation (accept/acceptance.go, instrument.go, gateway.go, site.go).
 package plan

@@ -26,14 +26,13 @@ type FeedServerView struct {
 	Site         *v1alpha1.Site
 	SiteAccepted finding.Finding
 	Secrets      workload.Secrets
-	// SiteProgramView is what was found of its pods.
+	// SiteProgramView has the findings about its pods.
 	SiteProgramView
 	Services []corev1.Service
-	// Scaling is what else decides how many pods there are.
+	// Scaling has the other inputs to the number of pods.
 	Scaling Scaling
 	Bus     observed.Bus
-	// Reports are those of all feed servers of the Site, Consumers what they said of
-	// FeedConsumers, by name.
+	// Reports are the reports of all feed servers of the Site, Consumers their reports of FeedConsumers, by name.
 	Reports   []observed.FeedServerReport
 	Consumers map[string][]observed.ConsumerReport
 }
@@ -130,9 +129,8 @@ func (v FeedServerView) figures(status *v1alpha1.FeedServerStatus) {
 	FeedServerFigures(status, v.Server.Name, v.Reports, v.Consumers, v.Now)
 }
 
-// FeedServerFigures are what the pods of a FeedServer report now, of the reports of all feed
-// servers of its Site and what they said of FeedConsumers; a status has none while no pod
-// reports.
+// FeedServerFigures are the figures in the present reports of a FeedServer's pods, from the reports of all feed servers of its Site and
+// their reports of FeedConsumers; a status has none while no pod reports.
 func FeedServerFigures(status *v1alpha1.FeedServerStatus, server string, reports []observed.FeedServerReport, said map[string][]observed.ConsumerReport, now time.Time) {
 	own := slices.DeleteFunc(freshServers(reports, now), func(r observed.FeedServerReport) bool { return r.FeedServer != server })
 	if len(own) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// FeedFigures is what was counted in a Feed's streams.
+// FeedFigures are the counts of a Feed's streams.
 type FeedFigures struct {
 	Messages int64 `json:"messages"`
 	// Bytes is nil if the Feed is a selection, EstimatedBytes if it is none.

@@ -23,7 +23,7 @@ const (
 	deletionLeast = time.Minute
 )
 
-// Deletion is what becomes of the finalizer of a Feed or a Site.
+// Deletion is how to treat the finalizer of a Feed or a Site.
 type Deletion struct {
 	// Finalizer says whether it has one. One that is being deleted is gone without.
 	Finalizer bool `json:"finalizer,omitempty"`
@@ -35,7 +35,7 @@ type Deletion struct {
 	Wait time.Duration `json:"-"`
 }
 
-// DeletionClock is what ends the wait of a deletion.
+// DeletionClock ends the wait of a deletion.
 type DeletionClock struct {
 	Now time.Time
 	// Begun is when this operator began to look after the Site.
@@ -57,8 +57,7 @@ func (c DeletionClock) left(o metav1.Object) time.Duration {
 	return max(0, end.Sub(c.Now))
 }
 
-// held keeps a deletion waiting for a reason, as long as that lasts; then left says what
-// stays behind.
+// held keeps a deletion waiting for a reason, as long as that lasts; then left describes what stays behind.
 func (c DeletionClock) held(o metav1.Object, why *finding.Finding, left string) Deletion {
 	wait := c.left(o)
 	if wait == 0 {
@@ -74,8 +73,7 @@ func hasFinalizer(o metav1.Object) bool {
 	return slices.Contains(o.GetFinalizers(), v1alpha1.FinalizerStream)
 }
 
-// ownStreamGoes says whether a Feed has a stream of its own that goes with it. If the Feed
-// cannot be read, its finalizer says so.
+// ownStreamGoes returns whether a Feed has a stream of its own that is removed with it. If the Feed cannot be read, its finalizer decides.
 func ownStreamGoes(feed *v1alpha1.Feed) bool {
 	if finding.Unreadable(feed) != "" {
 		return hasFinalizer(feed)
@@ -149,8 +147,7 @@ func (v FeedDeletionView) leftWithoutSite() string {
 		finding.List(v.Feed.Status.Streams), v.Feed.Spec.SiteRef.Name)
 }
 
-// FeedDeletionStatus is the status of a Feed that is being deleted: what it was, and why it
-// is still there.
+// FeedDeletionStatus is the status of a Feed that is being deleted: its earlier status, and why it is still there.
 func FeedDeletionStatus(v FeedDeletionView, d Deletion) v1alpha1.FeedStatus {
 	status := *v.Feed.Status.DeepCopy()
 	status.ObservedGeneration = v.Feed.Generation

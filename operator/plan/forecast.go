@@ -14,13 +14,14 @@ func ForecastSurge(site *v1alpha1.Site, signals surge.Signals, now time.Time) *v
 	return forecast(site, signals, surge.State{}, now)
 }
 
-// ForecastLevel is what status.surge of a Site would be at a level, those that are declared before it included; false: it declares no such level.
+// ForecastLevel is what status.surge of a Site would be at a level, including the levels declared before it; false: it declares no such
+// level.
 func ForecastLevel(site *v1alpha1.Site, name string, now time.Time) (*v1alpha1.SurgeStatus, bool) {
 	state := surge.State{Level: name}
 	for _, l := range SurgeLevels(site) {
 		state.Levels = append(state.Levels, surge.LevelState{Name: l.Name, Because: "somebody asked what it would need"})
 		if l.Name == name {
-			// Without a signal nothing is known, and what holds stays.
+			// Without a signal nothing is known, and the level stays.
 			return forecast(site, nil, state, now), true
 		}
 	}

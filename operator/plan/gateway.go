@@ -37,17 +37,17 @@ type GatewayView struct {
 	Others    []v1alpha1.IngestGateway
 	OtherSets map[string]*appsv1.StatefulSet
 	Secrets   workload.Secrets
-	// Image is what the operator has gateways run.
+	// Image is the operator's image for gateways.
 	Image string
 	// Replicated are the Instruments that keep the pool's pods on nodes of their own, by name, see ReplicatedOn; they are not known while
 	// Judged is false.
 	Replicated []string
 	Judged     bool
 
-	// Scaling is what else decides how many pods there are.
+	// Scaling has the other inputs to the number of pods.
 	Scaling Scaling
 
-	// Failed is what the API server refused, see ApplyFailed.
+	// Failed is the API server's refusal, see ApplyFailed.
 	Failed      *finding.Finding
 	StatefulSet *appsv1.StatefulSet
 	Pods        []corev1.Pod
@@ -229,7 +229,7 @@ func (v GatewayView) ready() []*corev1.Pod {
 	return ready
 }
 
-// report returns what a pod reported lately.
+// report returns a pod's recent report.
 func (v GatewayView) report(pod *corev1.Pod) *observed.GatewayReport {
 	alive, _ := observed.Fresh(v.Reports, v.Gateway.Name, v.Now)
 	for i := range alive {

@@ -29,15 +29,15 @@ type InstrumentView struct {
 	Bus      observed.Bus
 	Gateways []observed.GatewayReport
 	Reports  []observed.InstrumentReport
-	// Forward is what the Site's lease holder last said of the copy; nil: nothing.
+	// Forward is the last report of the Site's lease holder about the copy; nil: none.
 	Forward *wire.ForwardStatus
-	// Damage is what is known to be damaged in the store.
+	// Damage is the known damage in the store.
 	Damage []wire.Damage
 	// Clock is the archivist's last report about the times that the instrument sends; nil: none.
 	Clock *wire.ClockStatus
-	// Content is what the archivist last said of objects that are not of their declared media type; nil: nothing.
+	// Content is the archivist's last report about objects that are not of their declared media type; nil: none.
 	Content *wire.ContentStatus
-	// Sender is what the sender last said of itself; nil: nothing.
+	// Sender is the sender's last report about itself; nil: none.
 	Sender *observed.SenderReport
 	// Pool that receives, its pods and Services: for the addresses.
 	Pool     *v1alpha1.IngestGateway
@@ -89,7 +89,7 @@ func (v InstrumentView) PoolName() string {
 	return v.Verdict.Gateway
 }
 
-// Do the gateways run what the Instrument says?
+// Do the gateways run the declared state of the Instrument?
 var programming = []finding.Check[InstrumentView]{
 	nothingIsKnownToHaveChanged,
 	entryIsNotWritten,
@@ -233,8 +233,7 @@ func (v InstrumentView) overdueFrom() time.Time {
 	return v.Instrument.CreationTimestamp.Add(v.due())
 }
 
-// lastReceived is the later of what is reported and what the status says: that reports
-// are lost does not mean that nothing was received.
+// lastReceived is the later of the reported time and the one in the status: lost reports do not mean that nothing was received.
 func (v InstrumentView) lastReceived() time.Time {
 	if end := v.lostReport(); !end.IsZero() {
 		return end
@@ -252,8 +251,7 @@ func (v InstrumentView) lostReport() time.Time {
 	return said.Truncate(observed.LastReceivedStep).Add(observed.LastReceivedStep - time.Second)
 }
 
-// LastReported is when data last arrived, as far as the reports say; zero where they say
-// nothing of it.
+// LastReported is when data last arrived, according to the reports; zero if they do not have it.
 func LastReported(reports []observed.InstrumentReport) time.Time {
 	var last time.Time
 	for _, r := range reports {
@@ -296,7 +294,7 @@ func instrumentIsNotAccepted(v InstrumentView) (finding.Finding, bool) {
 		!v.Verdict.OK() && !stands
 }
 
-// nothingIsReceived: what is imported, gateways do not report.
+// nothingIsReceived: gateways do not report imported data.
 func nothingIsReceived(v InstrumentView) (finding.Finding, bool) {
 	return finding.Unknown(v1alpha1.ReasonNoListeners,
 			"it has no listeners, and gateways report nothing of data that is imported: `substorm archive report` says what is there"),
@@ -319,7 +317,7 @@ func reportsAreAbsent(v InstrumentView) (finding.Finding, bool) {
 	}
 }
 
-// reportsWereLost: what was said of the data holds, until more of it is overdue.
+// reportsWereLost: the earlier finding about the data holds, until more of it is overdue.
 func reportsWereLost(v InstrumentView) (finding.Finding, bool) {
 	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionDataFlowing)
 	if was == nil || v.lostReport().IsZero() {

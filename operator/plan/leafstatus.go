@@ -15,8 +15,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// LeafReport is what our NATS server said of a leaf's two base streams, and of their copies
-// on the way to ours.
+// LeafReport is our NATS server's report of a leaf's two base streams, and of their copies on the way to ours.
 type LeafReport struct {
 	// At is when it was asked.
 	At time.Time `json:"at"`
@@ -24,7 +23,7 @@ type LeafReport struct {
 	SeenAt time.Time `json:"seenAt,omitzero"`
 	// Lag in messages that the leaf or a copy holds and our streams don't.
 	Lag uint64 `json:"lag"`
-	// Problem is what our server cannot do.
+	// Problem is the failure that our server reports.
 	Problem string `json:"problem,omitempty"`
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
-// GatewayLoads are what the pods of an IngestGateway say of their load.
+// GatewayLoads are the loads that the pods of an IngestGateway report.
 func GatewayLoads(reports []observed.GatewayReport) (all []autoscale.Report) {
 	for i := range reports {
 		if r := &reports[i]; r.Load != nil {
@@ -23,7 +23,7 @@ func GatewayLoads(reports []observed.GatewayReport) (all []autoscale.Report) {
 	return all
 }
 
-// FeedServerLoads are what the pods of a FeedServer say of their load.
+// FeedServerLoads are the loads that the pods of a FeedServer report.
 func FeedServerLoads(server string, reports []observed.FeedServerReport) (all []autoscale.Report) {
 	for i := range reports {
 		if r := &reports[i]; r.Load != nil && r.FeedServer == server {

@@ -10,8 +10,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// Marker is what a Site puts into its bucket and its streams. Cluster is the
-// uid of the namespace kube-system, or what --cluster-id of the operator says.
+// Marker is the marker of a Site in its bucket and its streams. Cluster is the uid of the namespace kube-system, or the operator's
+// --cluster-id.
 func Marker(site *v1alpha1.Site, cluster string) wire.SiteMarker {
 	return wire.SiteMarker{
 		Code:      site.Spec.Code,
@@ -22,14 +22,14 @@ func Marker(site *v1alpha1.Site, cluster string) wire.SiteMarker {
 	}
 }
 
-// MarkerAction is what to do about a marker that was found.
+// MarkerAction is how to treat a marker that was found.
 type MarkerAction string
 
 // The values of MarkerAction.
 const (
 	// MarkerKeep: it is ours.
 	MarkerKeep MarkerAction = "Keep"
-	// MarkerWrite: there is none, or the one there may be replaced by ours.
+	// MarkerWrite: there is none, or ours may replace it.
 	MarkerWrite MarkerAction = "Write"
 	// MarkerRespect: the code is another Site's there. Keep out.
 	MarkerRespect MarkerAction = "Respect"
@@ -52,8 +52,7 @@ func JudgeMarker(ours wire.SiteMarker, found *wire.SiteMarker, takeOver string) 
 	}
 }
 
-// MarkerConflict says whose the code is in a place (a bucket, a stream), and
-// what to do.
+// MarkerConflict reports whose the code is in a place (a bucket, a stream), and what to do.
 func MarkerConflict(ours, found wire.SiteMarker, place string) finding.Finding {
 	whose := fmt.Sprintf("Site %s/%s of this cluster", found.Namespace, found.Name)
 	if found.Cluster != ours.Cluster {

@@ -22,7 +22,7 @@ import (
 // MaxMirrorRuns is how many runs a status has, and how many reports of runs that ended are kept.
 const MaxMirrorRuns = 10
 
-// MirrorReport is what a run reported, and when it was seen by the operator's own clock.
+// MirrorReport is a run's report, and when it was seen by the operator's own clock.
 type MirrorReport struct {
 	wire.MirrorStatus
 	Seen time.Time `json:"seen"`
@@ -104,7 +104,7 @@ func (v MirrorView) runs() []v1alpha1.MirrorRun {
 	return all[:min(len(all), MaxMirrorRuns)]
 }
 
-// reported is a run as it reported itself, and ended as its Job did where it could not say so.
+// reported is a run as it reported itself, with the end of its Job if it could not report its own.
 func (v MirrorView) reported(r *MirrorReport) v1alpha1.MirrorRun {
 	run := v1alpha1.MirrorRun{
 		Name: r.Run, Trigger: triggerOf(r.Trigger), Result: v1alpha1.MirrorResult(r.Result), StartTime: *toSecond(r.StartedAt), EndTime: toSecond(r.EndedAt),

@@ -36,7 +36,7 @@ type MirrorView struct {
 	Entry   *wire.MirrorEntry
 	Bus     observed.Bus
 	Secrets workload.Secrets
-	// SiteProgramView is what was found of a continuous mirror; its Pods are those of all runs.
+	// SiteProgramView has the findings about a continuous mirror; its Pods are those of all runs.
 	SiteProgramView
 	CronJob *batchv1.CronJob
 	Jobs    []batchv1.Job
@@ -114,8 +114,8 @@ func mirrorHasNoCronJob(v MirrorView) (finding.Finding, bool) {
 		v.CronJob == nil && workload.MirrorRunsOn(v.Site, v.Mirror) == "CronJob"
 }
 
-// mirrorMissedItsRun looks for a run that should have begun and did not, because the CronJob controller is away, say, or the one
-// before it lasted longer than spec.schedule.startingDeadline allows.
+// mirrorMissedItsRun looks for a run that should have begun and did not, for example because the CronJob controller is away, or because the
+// one before it lasted longer than spec.schedule.startingDeadline allows.
 func mirrorMissedItsRun(v MirrorView) (finding.Finding, bool) {
 	if v.CronJob == nil || v.suspended() || workload.MirrorRunsOn(v.Site, v.Mirror) != "CronJob" || len(v.CronJob.Status.Active) > 0 {
 		return finding.Finding{}, false
@@ -172,7 +172,7 @@ func (v MirrorView) reportOf(run string) *MirrorReport {
 
 func anyReport(*MirrorReport) bool { return true }
 
-// before is what a condition said before of this generation; otherwise where it said nothing.
+// before is the earlier condition of this generation; otherwise if there is none.
 func (v MirrorView) before(kind string, otherwise finding.Finding) finding.Finding {
 	was := finding.Condition(v.Mirror.Status.Conditions, kind)
 	if was == nil || was.ObservedGeneration < v.Mirror.Generation || len(v.Mirror.Status.Runs) == 0 || was.Reason == v1alpha1.ReasonNotRun {
@@ -181,7 +181,7 @@ func (v MirrorView) before(kind string, otherwise finding.Finding) finding.Findi
 	return finding.Of(v.Mirror.Status.Conditions, kind)
 }
 
-// outdated says whether a run followed an earlier spec: what it found may not be so of this one, which may name another partner.
+// outdated returns whether a run followed an earlier spec: its findings may not apply to this one, which may name another partner.
 func (v MirrorView) outdated(r *MirrorReport) bool { return r.Generation < v.Mirror.Generation }
 
 func (v MirrorView) reachable() finding.Finding {
@@ -206,7 +206,7 @@ func (v MirrorView) reachable() finding.Finding {
 	}
 }
 
-// reasonOf is a reason as conditions may have it; empty for others, as those of another version may be.
+// reasonOf returns a reason in the form that conditions may have; empty for others, such as those of another version.
 func reasonOf(text string) string {
 	if len(text) > 63 {
 		return ""
@@ -388,7 +388,7 @@ func later(a, b *metav1.Time) *metav1.Time {
 	return a
 }
 
-// owing is what a run that failed says of what it owes.
+// owing describes what a failed run owes.
 func owing(owed *wire.MirrorOwed) string {
 	if owed == nil {
 		return "failed before it had looked at everything"
@@ -396,8 +396,8 @@ func owing(owed *wire.MirrorOwed) string {
 	return "owes " + objectCount(owed.Objects)
 }
 
-// figures are those of the run that reported last. Only a run that has looked at everything knows what is owed, and which purges are not
-// confirmed: until then these figures stay as they were.
+// figures are the figures of the run that reported last. Only a run that has looked at everything knows what is owed, and which purges are
+// not confirmed: until then these figures stay as they were.
 func (v MirrorView) figures(status *v1alpha1.MirrorPartnerStatus) {
 	was := &v.Mirror.Status
 	status.Owed, status.Path, status.UnconfirmedPurgeCount = was.Owed, was.Path, was.UnconfirmedPurgeCount
@@ -438,7 +438,7 @@ func mirrorPath(p *wire.MirrorPathSeen) *v1alpha1.MirrorPathStatus {
 	return is
 }
 
-// nextLook is when something changes in the status by itself: a run should have begun, or one that lasts is silent.
+// nextLook is when the status changes by itself: a run should have begun, or a running one is silent.
 func (v MirrorView) nextLook(next *metav1.Time) time.Duration {
 	var waits []time.Duration
 	if next != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// pulledBy says what the readers that pull have confirmed. The earlier status stays until a report was read.
+// pulledBy lists the confirmations of the readers that pull. The earlier status stays until a report was read.
 func (v SiteView) pulledBy() (all []v1alpha1.PullerStatus) {
 	for i := range v.Site.Spec.PulledBy {
 		name := v.Site.Spec.PulledBy[i].Reader

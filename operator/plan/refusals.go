@@ -37,7 +37,7 @@ type refusalsDue struct {
 	told  time.Time // when the last event was due; zero for never
 	count uint64    // not in an event yet
 	since time.Time // when the first of these was reported
-	// last is what the last of these was, a sender or, where it is set, a change.
+	// last is the last of these refusals: a sender or, if it is set, a change.
 	last   wire.Refused
 	change *wire.RefusedChange
 }

@@ -21,8 +21,8 @@ import (
 // A new image of the operator's goes to the pools of a Site one after the other, by name, and within a pool to one pod
 // after the other, as a StatefulSet does it: a build that does not become ready stops at the first pod of the first pool.
 
-// WaitsForTurn says what the pool waits for before its pods get the operator's image, or "". Until then their template
-// stays as it is: flags of the new build may be unknown to the old one.
+// WaitsForTurn explains what the pool waits for before its pods get the operator's image, or "". Until then their template stays as it is:
+// flags of the new build may be unknown to the old one.
 func (v GatewayView) WaitsForTurn() string {
 	if stands := imageOf(v.StatefulSet); stands == "" || stands == v.Image || hasItsOwnImage(v.Gateway) {
 		return ""

@@ -68,7 +68,7 @@ func (v InstrumentView) received() []wire.AchievedSampling {
 		since := v.Now.Sub(r.LastReceived)
 		for _, a := range r.Achieved {
 			interval := time.Duration(a.Interval)
-			if since > 3*interval+slack { // it comes no more, or by another pod
+			if since > 3*interval+slack { // it no longer arrives, or arrives at another pod
 				interval = since
 			}
 			if interval > 0 && since < observed.HeartbeatAge {
@@ -91,8 +91,7 @@ func askedOf(c wire.ChannelSampling) v1alpha1.ChannelSamplingStatus {
 	return s
 }
 
-// achieved puts what senders and gateways saw beside what is asked. Status has what
-// is asked, first of all others.
+// achieved adds the senders' and gateways' observations to the request. Status has the request, which comes first.
 func (v InstrumentView) achieved(status *v1alpha1.SamplingStatus, all []wire.AchievedSampling) {
 	was := map[string]*metav1.Duration{}
 	if old := v.Instrument.Status.Sampling; old != nil {

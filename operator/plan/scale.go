@@ -20,12 +20,11 @@ import (
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
-// Replicas is how many pods there should be: those that are asked for, within floor
-// and ceiling, and up to the highest one whose volume holds what is receipted and not
-// archived. Removed pods come back for that: their volumes stay.
+// Replicas is how many pods there should be: the requested number, within floor and ceiling, and up to the highest one whose volume holds
+// objects that are receipted and not archived. Removed pods come back for that: their volumes stay.
 func (v GatewayView) Replicas() int32 { return v.Scale().Replicas().Replicas }
 
-// Scale is what the number of pods follows from.
+// Scale returns the inputs to the number of pods.
 func (v GatewayView) Scale() autoscale.Scale {
 	scale := v.pool().scale()
 	if held, reason := v.hold(); reason != "" { // more than there are to be otherwise
@@ -79,8 +78,7 @@ func (v GatewayView) hold() (held autoscale.Count, reason string) {
 	return held, found
 }
 
-// keeps says what keeps a pod that is not asked for, or "", and whether it is
-// known to hold something.
+// keeps explains why a pod that is not requested stays, or "", and returns whether it is known to hold something.
 func (v GatewayView) keeps(r observed.GatewayReport) (note string, holds bool) {
 	switch {
 	case HoldsData(&r.GatewayStatus):
@@ -93,12 +91,12 @@ func (v GatewayView) keeps(r observed.GatewayReport) (note string, holds bool) {
 	}
 }
 
-// HoldsData says whether a pod's volume has what is receipted and not archived.
+// HoldsData returns whether a pod's volume has objects that are receipted and not archived.
 func HoldsData(s *wire.GatewayStatus) bool {
 	return s.Spool != nil && s.Spool.Objects > 0 || len(s.Copies) > 0
 }
 
-// holding says what a pod's volume has.
+// holding describes the content of a pod's volume.
 func holding(s *wire.GatewayStatus) string {
 	var parts []string
 	if spool := s.Spool; spool != nil && spool.Objects > 0 {
@@ -140,7 +138,7 @@ func scaleDownIsHeld(v GatewayView) (finding.Finding, bool) {
 	return finding.Good(reason, fmt.Sprintf("%d pods stay, and %d are asked for: %s", held.Replicas, v.wanted(), held.Why)), true
 }
 
-// podsAreKept: what is asked for is not so yet.
+// podsAreKept: there are more pods than requested.
 func podsAreKept(v GatewayView) (finding.Finding, bool) {
 	why, held := scaleDownIsHeld(v)
 	return finding.Bad(v1alpha1.ConditionScaleDownHeld, why.Message), held

@@ -73,7 +73,7 @@ func TestSecretReferences(t *testing.T) {
 		secretFields(reflect.TypeOf(o).Elem().Field(2).Type, "spec", nil, func(path string, index []int) {
 			name := kind + " " + path
 			if name == "FeedConsumer spec.secretName" {
-				return // what the operator writes, no reference
+				return // the operator writes it, so it is no reference
 			}
 			seen[name] = true
 			except, has := mayBeWritten[name]

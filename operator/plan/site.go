@@ -21,8 +21,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// Backends is what was found about a Site's backends when they were last
-// tried; nil where they weren't yet.
+// Backends are the findings about a Site's backends when they were last tried; nil if they were not tried yet.
 type Backends struct {
 	ObjectStore *finding.Finding `json:"objectStore,omitempty"`
 	JetStream   *finding.Finding `json:"jetStream,omitempty"`
@@ -48,32 +47,32 @@ type SiteView struct {
 	// Counted says that none is missing.
 	Flowing map[string]finding.Finding
 	Counted bool
-	// LeafFailed is what keeps the credentials of a leaf from being issued.
+	// LeafFailed is why the credentials of a leaf cannot be issued.
 	LeafFailed *finding.Finding
 	// Link is the state of the link to the hub of a Site without a cluster, as the server in this process reports it; nil if it was not
 	// asked.
 	Link *natsaccounts.LinkState
-	// Disk is what the process that runs a Site without a cluster takes of the disk; nil on a cluster.
+	// Disk is how much of the disk the process uses that runs a Site without a cluster; nil on a cluster.
 	Disk *Disk
 	// Manifests is what the process that runs a Site without a cluster could not apply of its files; nil on a cluster.
 	Manifests *Manifests
 	Registry  observed.RegistryState
-	// Archivist is what was found of the Site's archivist.
+	// Archivist has the findings about the Site's archivist.
 	Archivist SiteProgramView
 	// Weather is what the sources of space weather reported; nil if none is declared.
 	Weather *Weather
-	// Gateways and FeedServers are those that name the Site.
+	// Gateways and FeedServers are the ones that name the Site.
 	Gateways    []v1alpha1.IngestGateway
 	FeedServers []v1alpha1.FeedServer
 	// Unreadable are the Site's objects that cannot be decoded.
 	Unreadable []entries.UnreadableObject
-	// Deletion is what becomes of the Site's finalizer.
+	// Deletion is how to treat the Site's finalizer.
 	Deletion Deletion
 	// Ledger is the archivist's last report of the ledger; nil if there is none yet.
 	Ledger *wire.LedgerStatus
 	// Expiry is the archivist's last report of what keeps data from expiring; nil if there is none yet.
 	Expiry *wire.ExpiryStatus
-	// Pullers are what readers that pull said of their last runs, by reader.
+	// Pullers are the reports of readers that pull about their last runs, by reader.
 	Pullers map[string]wire.PullerStatus
 	// Scrub is the archivist's last report of reading the archive; nil if there is none yet. Damage counts what is known to be damaged.
 	Scrub  *wire.ScrubStatus
@@ -120,7 +119,7 @@ func markerIsAnotherSites(v SiteView) (finding.Finding, bool) {
 	return finding.Finding{}, false
 }
 
-// setDeclared sets the conditions of what manifests declare.
+// setDeclared sets the conditions about declarations in manifests.
 func (v SiteView) setDeclared(c *finding.Conditions) {
 	if f, found := accept.ReadersUndeclared(v.Site, v.Secrets); found {
 		c.Set(v1alpha1.ConditionReadersDeclared, f)

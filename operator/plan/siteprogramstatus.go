@@ -12,9 +12,9 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// SiteProgramView is what was found of a SiteProgram.
+// SiteProgramView has the findings about a SiteProgram.
 type SiteProgramView struct {
-	// Failed is what the API server refused, see ApplyFailed.
+	// Failed is the API server's refusal, see ApplyFailed.
 	Failed *finding.Finding
 	// Deployment is nil if there is none.
 	Deployment *appsv1.Deployment
@@ -44,7 +44,7 @@ func (v SiteProgramView) readyReplicas() int32 {
 	return v.Deployment.Status.ReadyReplicas
 }
 
-// programIsNotRolledOut says what the Deployment of a program still lacks; what is the plural of its pods.
+// programIsNotRolledOut reports what the Deployment of a program still lacks; what is the plural of its pods.
 func programIsNotRolledOut(what string, v SiteProgramView, asked int32) (finding.Finding, bool) {
 	d := v.Deployment
 	var lacks string
@@ -68,8 +68,8 @@ func programIsNotRolledOut(what string, v SiteProgramView, asked int32) (finding
 	return finding.Bad(v1alpha1.ReasonProgressing, lacks), true
 }
 
-// podsAreRefused is what the API server says of pods of a Deployment that cannot be made, a
-// missing PriorityClass or a quota say, or "".
+// podsAreRefused is the API server's message about pods of a Deployment that cannot be made, for example because of a missing PriorityClass
+// or a quota, or "".
 func podsAreRefused(d *appsv1.Deployment) string {
 	if d == nil {
 		return ""

@@ -11,7 +11,8 @@ import (
 // MaxPods is how many pods of one pool are counted at most.
 const MaxPods = MaxGateways
 
-// SpacePool is the pool as its pods are counted in a cluster; nil: there are none to be counted, as it has no Site, or one process runs the Site.
+// SpacePool is the pool as its pods are counted in a cluster; nil if there are none to count, because it has no Site, or because one
+// process runs the Site.
 func (v GatewayView) SpacePool() *ceiling.Pool {
 	if v.Site == nil || finding.IsStandalone(v.Gateway) {
 		return nil

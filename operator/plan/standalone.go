@@ -25,8 +25,8 @@ const (
 	KeyStandalone    = "servers.json"
 )
 
-// Standalone is what a process that runs a Site by itself (`substorm up`) puts in place of what manifests say of a cluster and its
-// servers.
+// Standalone has the values that a process that runs a Site by itself (`substorm up`) uses in place of the manifests' values for a cluster
+// and its servers.
 type Standalone struct {
 	// ObjectStore is the embedded one.
 	ObjectStore v1alpha1.ObjectStore `json:"objectStore"`
@@ -38,7 +38,7 @@ type Standalone struct {
 	URL func(server *v1alpha1.FeedServer) string `json:"-"`
 }
 
-// Apply changes an object as the API server has it to what holds here, and says in AnnotationNotApplied which of its fields do not.
+// Apply changes an object of the API server to the values that hold here, and lists in AnnotationNotApplied the fields that do not.
 // Manifests stay as they are: nothing of this is ever written.
 func (s *Standalone) Apply(o metav1.Object) {
 	switch o := o.(type) {
@@ -87,8 +87,8 @@ func (s *Standalone) site(site *v1alpha1.Site) {
 	noteNotApplied(site, fields)
 }
 
-// fit bounds a base stream by its share of what the disk has for streams, and returns what holds in place of its maxSize. The rest is for
-// Feeds and FeedConsumers.
+// fit bounds a base stream by its share of the disk space for streams, and returns the field with the value that replaces its maxSize. The
+// rest is for Feeds and FeedConsumers.
 func (s *Standalone) fit(stream string, limits *v1alpha1.StreamLimits, share int64) (fields []string) {
 	if bound := s.StreamBytes / share; s.StreamBytes > 0 && limits.MaxSize.Value() > bound {
 		fields = append(fields, fmt.Sprintf("spec.jetStream.%s.maxSize (%s hold, a part of the disk: the stream cannot be larger)", stream, humanize.IBytes(uint64(bound))))
@@ -134,9 +134,9 @@ func notApplied(o metav1.Object) (finding.Finding, bool) {
 		"substorm up runs the whole Site in one process, with an object store and a NATS server of its own: it does not use %s", fields)), true
 }
 
-// Manifests is what `substorm up` could not apply of its files.
+// Manifests is the part of its files that `substorm up` could not apply.
 type Manifests struct {
-	// Problems are one for each thing that is wrong, with file and line.
+	// Problems has one entry for each problem, with file and line.
 	Problems []string `json:"problems"`
 	// Whole: nothing of the files is applied.
 	Whole bool `json:"whole"`
@@ -145,7 +145,7 @@ type Manifests struct {
 // maxProblems is how many of them the condition names.
 const maxProblems = 5
 
-// manifestsApplied says what of the files does not hold; false where all does.
+// manifestsApplied reports the parts of the files that do not hold; false if all do.
 func (v SiteView) manifestsApplied() (finding.Finding, bool) {
 	if v.Manifests == nil || len(v.Manifests.Problems) == 0 {
 		return finding.Finding{}, false

@@ -52,7 +52,7 @@ func durationOf(d *metav1.Duration, otherwise time.Duration) time.Duration {
 	return d.Duration
 }
 
-// SurgeFloors are those of a Site's pools now.
+// SurgeFloors are the current floors of a Site's pools.
 func SurgeFloors(site *v1alpha1.Site) []v1alpha1.SurgeFloorStatus {
 	if site == nil || site.Status.Surge == nil {
 		return nil
@@ -60,7 +60,7 @@ func SurgeFloors(site *v1alpha1.Site) []v1alpha1.SurgeFloorStatus {
 	return site.Status.Surge.Floors
 }
 
-// SurgeFloor is how many pods a pool of a Site has at least, as the Site's status says, and which level raised that; 0: there is no
+// SurgeFloor is how many pods a pool of a Site has at least, according to the Site's status, and which level raised that; 0: there is no
 // floor. If one process runs the whole Site, there is none.
 func SurgeFloor(site *v1alpha1.Site, kind v1alpha1.SurgePoolKind, pool metav1.Object) (replicas int32, level string) {
 	if finding.IsStandalone(pool) {
@@ -96,7 +96,7 @@ func FloorsWithoutPool(site *v1alpha1.Site, gateways []v1alpha1.IngestGateway, s
 	return all
 }
 
-// floorWithoutPool: a floor names a pool that is not there. If one process runs the whole Site, floors raise nothing anyway.
+// floorWithoutPool: a floor names a pool that does not exist. If one process runs the whole Site, floors raise nothing anyway.
 func (v SiteView) floorWithoutPool() (finding.Finding, bool) {
 	pools := FloorsWithoutPool(v.Site, v.Gateways, v.FeedServers)
 	if len(pools) == 0 || finding.IsStandalone(v.Site) {

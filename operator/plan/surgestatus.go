@@ -33,7 +33,7 @@ type SourceFailure struct {
 	Since time.Time
 }
 
-// surge plans what space weather asks of the Site, with its conditions, and after how long that changes by itself.
+// surge plans what space weather requires of the Site, with its conditions, and after how long that changes by itself.
 func (v SiteView) surge(c *finding.Conditions) (*v1alpha1.SurgeStatus, time.Duration) {
 	levels := SurgeLevels(v.Site)
 	if len(levels) == 0 {
@@ -52,7 +52,7 @@ func (v SiteView) surge(c *finding.Conditions) (*v1alpha1.SurgeStatus, time.Dura
 	return status, decision.LookAgain
 }
 
-// nextSurge is what follows from what is known now.
+// nextSurge decides from the known signals.
 func (v SiteView) nextSurge(levels []surge.Level) (surge.State, surge.Decision) {
 	return surge.Next(levels, v.weather().Signals, surgeState(v.Site.Status.Surge), v.Now)
 }
@@ -96,7 +96,7 @@ func (w *Weather) known(levels []surge.Level, now time.Time) finding.Finding {
 	for _, q := range surge.Asked(levels) {
 		f := w.quantity(q, now)
 		if each = append(each, f.Message); is.OK() && !f.OK() || is.Status == metav1.ConditionUnknown && f.Status == metav1.ConditionFalse {
-			is = f // what does not end by itself comes first
+			is = f // problems that do not end by themselves come first
 		}
 	}
 	switch {

@@ -13,19 +13,19 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// Urgency of writing a status: what a person waits for comes first.
+// Urgency of writing a status: changes that a person waits for come first.
 type Urgency int
 
 // The values of Urgency, most urgent first.
 const (
 	// UrgencySpec: the status is of a newer generation.
 	UrgencySpec Urgency = iota
-	// UrgencyCondition: a condition came, went, or changed status or reason; pods,
-	// addresses, what a Site counts or an instrument is asked to do changed.
+	// UrgencyCondition: a condition came, went, or changed status or reason; pods, addresses, a Site's counts or the request to an
+	// instrument changed.
 	UrgencyCondition
 	// UrgencyDetail: the words of a condition, or something that occurs rarely.
 	UrgencyDetail
-	// UrgencyFigures: counts and times that change all the time, of what there are many of.
+	// UrgencyFigures: frequent counts and times that change all the time.
 	UrgencyFigures
 )
 

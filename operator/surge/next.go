@@ -131,7 +131,7 @@ func (p *pass) stepFloor(pool Pool) FloorState {
 		return was
 	}
 	if ran >= every {
-		// One pod, even if the operator was away for longer: what happened meanwhile is not known.
+		// One pod, even if the operator was away for longer: the level meanwhile is not known.
 		was.Replicas--
 		was.Release, ran = &Countdown{From: p.now}, 0
 		if was.Replicas == is.Replicas {

@@ -35,11 +35,11 @@ var Quantities = []Quantity{Kp, Bz, Speed}
 type Sample struct {
 	From, To time.Time
 	Value    float64
-	// Spacecraft that measured it, as its source names it. Empty of what none measures.
+	// Spacecraft that measured it, as its source names it; empty for quantities that none measures.
 	Spacecraft string
 }
 
-// Signal is what is known of a quantity.
+// Signal is the known data of a quantity.
 type Signal struct {
 	Quantity Quantity
 	// Source is the name of its source, as spec.spaceWeather.sources has it.
@@ -58,7 +58,7 @@ func (s *Signal) Newest() (Sample, bool) {
 	return s.Samples[len(s.Samples)-1], true
 }
 
-// Age is how long ago the newest sample ended, 0 of one that lasts; false: there is none.
+// Age is how long ago the newest sample ended, 0 if it has not ended; false: there is none.
 func (s *Signal) Age(now time.Time) (time.Duration, bool) {
 	newest, is := s.Newest()
 	return max(0, now.Sub(newest.To)), is
@@ -77,7 +77,7 @@ const clockSkew = 5 * time.Minute
 // Ahead says whether a time is so far ahead of now that a clock is wrong.
 func Ahead(at, now time.Time) bool { return at.After(now.Add(clockSkew)) }
 
-// Signals are those of a Site, one at most of each quantity.
+// Signals are the signals of a Site, at most one of each quantity.
 type Signals []*Signal
 
 // Of returns the signal of a quantity; nil: none is declared.

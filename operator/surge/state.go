@@ -21,7 +21,7 @@ type State struct {
 // LevelState is the state of a level that is fulfilled or held.
 type LevelState struct {
 	Name string `json:"name"`
-	// Because of what it began, or was fulfilled again after it was held, without an age.
+	// Because is the reason for which it began, or was fulfilled again after it was held, without an age.
 	Because string `json:"because"`
 	// Hold runs from when its rules were found to be fulfilled no more; nil: they are, or it is not known.
 	Hold *Countdown `json:"hold,omitempty"`
@@ -76,7 +76,7 @@ type Decision struct {
 	Steady string `json:"-"`
 	// Verdict is whether the level that holds is fulfilled now.
 	Verdict Truth `json:"-"`
-	// Unknown says what is not known of the levels, and why; empty: everything is.
+	// Unknown describes what is not known of the levels, and why; empty: everything is known.
 	Unknown string `json:"unknown,omitempty"`
 	// LookAgain is after how long something changes even if the signals do not; 0: never.
 	LookAgain time.Duration `json:"-"`

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Truth is what can be said of a rule. Unknown is neither of the others: nothing is raised for it, and nothing lowered.
+// Truth is the result of judging a rule. Unknown is neither of the others: nothing is raised for it, and nothing lowered.
 type Truth int
 
 // The truth values.
@@ -19,8 +19,8 @@ const (
 	True
 )
 
-// verdict is what was found of a threshold, a rule or a level, and why, in words. Lasting are words that hold for as long as the samples
-// do: without an age.
+// verdict is the result for a threshold, a rule or a level, and why, in words. Lasting are words that hold for as long as the samples do:
+// without an age.
 type verdict struct {
 	is           Truth
 	why, lasting string
@@ -52,7 +52,7 @@ func (l *Level) judge(signals Signals, now time.Time) verdict {
 	return all
 }
 
-// judge finds whether all thresholds are passed. One that is not decides, whatever is unknown of the others.
+// judge finds whether all thresholds are passed. One that is not decides, even if others are unknown.
 func (r Rule) judge(signals Signals, now time.Time) verdict {
 	if len(r) == 0 {
 		return found(False, "a rule has no thresholds")
@@ -101,8 +101,8 @@ func (t *Threshold) judge(s *Signal, now time.Time) verdict {
 	return t.judgeTime(s, newest, now)
 }
 
-// judgeTime looks at the time before the end of the newest sample: sources are some minutes late, so before now there is never any.
-// One sample that is not beyond the threshold decides, whatever is missing beside it.
+// judgeTime looks at the time before the end of the newest sample: sources are some minutes late, so before now there is never any. One
+// sample that is not beyond the threshold decides, even if others are missing.
 func (t *Threshold) judgeTime(s *Signal, newest Sample, now time.Time) verdict {
 	end := newest.To
 	if end.After(now) {

@@ -26,7 +26,7 @@ type Verdict struct {
 	Absent bool `json:"absent,omitempty"`
 	// Refused are the listeners that something is wrong with, by name. Finding is the finding of the first.
 	Refused map[string]finding.Finding `json:"refused,omitempty"`
-	// Received: listeners of an Instrument that is not accepted are, and gateways receive there.
+	// Received: some listeners of an Instrument that is not accepted are accepted, and gateways receive there.
 	Received bool `json:"received,omitempty"`
 }
 
@@ -55,9 +55,8 @@ func (v Verdict) AcceptedListeners(inst *v1alpha1.Instrument) []v1alpha1.Listene
 	return all
 }
 
-// Instruments judges all Instruments of one Site, by name. The older of two that
-// contradict each other wins. Site is nil where it doesn't exist, and accepted
-// what was found about it. Secrets are those that exist of TokenSecrets.
+// Instruments judges all Instruments of one Site, by name. The older of two that contradict each other wins. Site is nil if it does not
+// exist, and accepted is the finding about it. Secrets are the existing ones of TokenSecrets.
 func Instruments(site *v1alpha1.Site, accepted finding.Finding, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets workload.Secrets) map[string]Verdict {
 	byAge := make([]*v1alpha1.Instrument, len(instruments))
 	for i := range instruments {
@@ -183,7 +182,7 @@ func (in application) judge() Verdict {
 	return v
 }
 
-// judgeListeners notes the first thing that is wrong with each listener.
+// judgeListeners notes the first problem of each listener.
 func (in application) judgeListeners(v *Verdict, checks []finding.Check[listening]) {
 	own := claims{}
 	for i := range in.instrument.Spec.Listeners {
@@ -315,7 +314,7 @@ type claim struct {
 	sources          []string
 	// prefixes are the sources; none means every address.
 	prefixes []netip.Prefix
-	// certificates are the names of which the sender's bears one; none means any.
+	// certificates are names, one of which the sender's certificate must have; none means any.
 	certificates []string
 	mode         v1alpha1.TLSMode
 }

@@ -43,7 +43,7 @@ func RightsEntry(rights *v1alpha1.Rights) *wire.RightsEntry {
 type SiteAccess struct {
 	// entries of the Instruments that declare something.
 	entries map[string]*wire.AccessEntry
-	// closed are those of them that some consumer may not have that selects them.
+	// closed are those of them that are closed to some consumer that selects them.
 	closed map[string]bool
 	// gone are instruments that were closed when they left the registry, or will leave it so: messages of theirs may be in the streams, or
 	// still come from a spool.
@@ -51,8 +51,8 @@ type SiteAccess struct {
 	// shut are the names of both.
 	shut map[string]bool
 
-	// named are the readers that those name that are closed, and unnamed what all others may
-	// have of a list of instruments, which several consumers select.
+	// named are the readers that closed entries name, and unnamed is what all others may have of a list of instruments, which several
+	// consumers select.
 	named   map[string]bool
 	unnamed map[selectionOf][]string
 }
@@ -75,7 +75,7 @@ func AccessOf(instruments []v1alpha1.Instrument, listed map[string]bool, stands 
 		inst := &instruments[i]
 		entry := AccessEntry(&inst.Spec.Access)
 		if was, closed := LeavesClosed(stands.Entries, inst.Name); closed && !entry.Closed() && finding.Unreadable(inst) != "" {
-			entry = was // its entry stays, and so does what that says
+			entry = was // its entry stays, and so does the access in it
 		}
 		if entry == nil {
 			continue
@@ -188,7 +188,7 @@ func (a *SiteAccess) Everything(feed *v1alpha1.Feed, consumer *v1alpha1.FeedCons
 	return true
 }
 
-// narrows says whether a Feed lets fewer consumers in than its Instruments may.
+// narrows returns whether a Feed admits fewer consumers than its Instruments may.
 func narrows(feed *v1alpha1.Feed) bool {
 	return feed != nil && feed.Spec.Access != nil &&
 		access.Narrower(wire.AccessAuthenticated, string(feed.Spec.Access.Live)) != wire.AccessAuthenticated

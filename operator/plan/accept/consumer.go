@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// leastMessage is what a message takes in a stream at least: subject, the
-	// CloudEvents headers and the stream's own.
+	// leastMessage is the least size of a message in a stream: subject, the CloudEvents headers and the stream's own.
 	leastMessage = 256
 )
 
@@ -141,7 +140,7 @@ func unnamed(instruments []string) []string {
 	return all
 }
 
-// selection is what a consumer's filter selects of its Feed.
+// selection is the part of its Feed that a consumer's filter selects.
 func selection(feed *v1alpha1.Feed, v FeedVerdict, consumer *v1alpha1.FeedConsumer) ConsumerVerdict {
 	filter := &consumer.Spec.Filter
 	notices, telemetry := Carries(feed)
@@ -227,8 +226,8 @@ func consumerHasNoAddress(in consumerApplication) (finding.Finding, bool) {
 		Notified(in.consumer) && in.addressed == nil
 }
 
-// selects says whether the filter matches anything. A consumer that selects nothing is
-// served all the same: what comes to match later it is given at once.
+// selects returns whether the filter matches anything. A consumer that selects nothing is served all the same: an instrument that begins to
+// match later belongs to it at once.
 func (in consumerApplication) selects() finding.Finding {
 	switch {
 	case len(in.verdict.Instruments) == 0:

@@ -22,15 +22,14 @@ type FeedVerdict struct {
 	Instruments []string `json:"instruments,omitempty"`
 	// Selected says whether the selector matches anything; zero where the Feed is not served.
 	Selected finding.Finding `json:"selected,omitzero"`
-	// Served: feed servers know it as it is declared. If it is not Served but Absent, what they
-	// know of it stays.
+	// Served: feed servers know it as it is declared. If it is not Served but Absent, its current entry stays.
 	Served bool `json:"served,omitempty"`
 	Absent bool `json:"absent,omitempty"`
 	// Everything: its selector selects all Instruments of the Site, those to come too.
 	Everything bool `json:"everything,omitempty"`
 }
 
-// StreamFound is what was found of a stream that a Feed or a consumer has to itself.
+// StreamFound is the state of a stream that belongs to one Feed or consumer.
 type StreamFound struct {
 	// Problem is why the stream is not as planned; nil if it is.
 	Problem *finding.Finding       `json:"problem,omitempty"`

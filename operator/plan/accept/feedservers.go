@@ -21,7 +21,7 @@ func AddressedServer(servers []v1alpha1.FeedServer) *v1alpha1.FeedServer {
 	return oldestServer(servers, func(s *v1alpha1.FeedServer) bool { return s.Spec.URL != "" })
 }
 
-// oldestServer leaves out what is being deleted.
+// oldestServer ignores FeedServers that are being deleted.
 func oldestServer(servers []v1alpha1.FeedServer, good func(*v1alpha1.FeedServer) bool) (oldest *v1alpha1.FeedServer) {
 	for i := range servers {
 		if s := &servers[i]; s.DeletionTimestamp == nil && good(s) && (oldest == nil || OlderFirst(s, oldest) < 0) {

@@ -81,7 +81,7 @@ func tokenSecretIsNotLabeled(in listening) (finding.Finding, bool) {
 	return finding.Finding{}, false
 }
 
-// tokenDoesNotExist: what no Secret holds any more is no token any more, see revoke.
+// tokenDoesNotExist: a token that no Secret holds any more is no longer valid, see Revoke.
 func tokenDoesNotExist(in listening) (finding.Finding, bool) {
 	f, missing := in.secrets.Missing(tokenSecrets(in.listener))
 	f.Message += "; until then that listener takes no token"
@@ -169,7 +169,7 @@ func Held(hashes []wire.TokenHash, tokens []string) []wire.TokenHash {
 	return hashes
 }
 
-// HeldTokens are those of an entry's hashes that are of a list's tokens.
+// HeldTokens returns an entry's hashes that match a list's tokens.
 func HeldTokens(hashes []wire.TokenHash, tokens []string) []wire.TokenHash {
 	return slices.DeleteFunc(slices.Clone(hashes), func(h wire.TokenHash) bool { return !slices.ContainsFunc(tokens, h.Matches) })
 }
@@ -189,8 +189,7 @@ func (c claim) apart(listener *v1alpha1.Listener) bool {
 		!slices.ContainsFunc(names, func(n string) bool { return slices.Contains(c.certificates, n) })
 }
 
-// encryptsOtherwise: what a request over HTTP names is known only once it is
-// known whether it comes over TLS.
+// encryptsOtherwise: the path of a request over HTTP is known only once it is known whether the request comes over TLS.
 func (c claim) encryptsOtherwise(listener *v1alpha1.Listener) bool {
 	return listener.Protocol == v1alpha1.ListenerHTTP && c.protocol == listener.Protocol &&
 		(c.mode == v1alpha1.TLSNone) != (listener.Mode() == v1alpha1.TLSNone)

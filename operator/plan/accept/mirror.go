@@ -24,7 +24,7 @@ type MirrorVerdict struct {
 	Selected finding.Finding `json:"selected,omitzero"`
 	// Instruments of the entry, see wire.MirrorSelection.
 	Instruments []string `json:"instruments,omitempty"`
-	// Absent: what movers know of it stays, though it is not accepted as it is declared.
+	// Absent: its current entry stays for movers, though it is not accepted as it is declared.
 	Absent bool `json:"absent,omitempty"`
 }
 
@@ -45,7 +45,7 @@ type mirrorApplication struct {
 	taken *v1alpha1.MirrorPartner
 	// pulled is the older MirrorPartner that pulls from the same Site; nil for none.
 	pulled *v1alpha1.MirrorPartner
-	// restricted are those of the selected ones that do not let the partner read.
+	// restricted are the selected instruments that do not let the partner read.
 	restricted []string
 }
 
@@ -172,7 +172,7 @@ func named(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// selects says whether the selector matches anything that the partner may have. One that selects nothing runs all the same: an
+// selects returns whether the selector matches anything that the partner may have. A partner that selects nothing runs all the same: an
 // Instrument that comes later belongs to it at once.
 func (in mirrorApplication) selects() finding.Finding {
 	mirrored := len(in.selected) - len(in.restricted)
@@ -264,8 +264,8 @@ func haveListeners(instruments []v1alpha1.Instrument) map[string]bool {
 	return all
 }
 
-// mirrorsInstrumentHasListeners: a partner could take the names of what the Instrument's own senders have yet to send. An Instrument
-// without listeners is declared for what is imported and pulled.
+// mirrorsInstrumentHasListeners: a partner could take the names of objects that the Instrument's own senders have yet to send. An
+// Instrument without listeners is declared for imported and pulled objects.
 func mirrorsInstrumentHasListeners(in mirrorApplication) (finding.Finding, bool) {
 	for _, path := range in.mirror.Spec.Paths {
 		if name := path.InstrumentRef.Name; in.receive[name] {

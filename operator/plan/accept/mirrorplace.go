@@ -84,7 +84,7 @@ func serverAt(scheme, address string) string {
 // mirrorPlaces are the places of MirrorPartners that have theirs.
 type mirrorPlaces struct {
 	mirrors []*v1alpha1.MirrorPartner
-	// at are the indexes in mirrors of those whose places these are, and within those of the oldest ones within these folders.
+	// at are the indexes in mirrors of the partners with these places, and within those of the oldest ones within these folders.
 	at, within map[string]int
 }
 

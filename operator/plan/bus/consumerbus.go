@@ -33,8 +33,7 @@ type Durable struct {
 	UID string `json:"uid"`
 }
 
-// Plan is what JetStream should hold of a Site's Feeds and FeedConsumers, beside
-// the base streams.
+// Plan is the planned content of JetStream for a Site's Feeds and FeedConsumers, beside the base streams.
 type Plan struct {
 	Streams  []OwnStream `json:"streams,omitempty"`
 	Durables []Durable   `json:"durables,omitempty"`
@@ -45,10 +44,10 @@ type Plan struct {
 	Consumers []string `json:"consumers,omitempty"`
 	// Mirrors are the MirrorPartners that exist: reports of runs of others go.
 	Mirrors []string `json:"mirrors,omitempty"`
-	// Pullers are the readers that the Site waits for: what others reported that pull goes, else it would count at once where they are
-	// declared again.
+	// Pullers are the readers that the Site waits for: reports of other readers that pull are removed, else they would count at once if
+	// these are declared again.
 	Pullers []string `json:"pullers,omitempty"`
-	// Selections by Feed are what is counted for its status.
+	// Selections by Feed are counted for its status.
 	Selections map[string][]FeedSelection `json:"selections,omitempty"`
 	// Settled consumers need what is planned, and nothing else; existing streams and durables of other consumers stay. MayRead has, for
 	// some consumers, the instruments whose messages stay.
@@ -100,7 +99,7 @@ func MakePlan(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]ac
 	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]accept.ConsumerVerdict, durables map[string]string,
 ) Plan {
 	p := Plan{Selections: map[string][]FeedSelection{}}
-	for i := range site.Spec.PulledBy { // a reader may have confirmed before anything lets it in
+	for i := range site.Spec.PulledBy { // a reader may have confirmed before it has access
 		p.Pullers = append(p.Pullers, site.Spec.PulledBy[i].Reader)
 	}
 	for i := range feeds {
@@ -121,7 +120,7 @@ func MakePlan(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]ac
 		}
 		v, known := consumerVerdicts[c.Name]
 		if known && !v.OK() && !v.Absent && fills(c) && !accept.Notified(c) {
-			p.Settled = append(p.Settled, c.Name) // nothing is lost with a stream of what is newest
+			p.Settled = append(p.Settled, c.Name) // a stream of the newest messages loses nothing
 		}
 		if !known || !v.OK() {
 			continue
@@ -156,9 +155,9 @@ func Orphans(feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer) []string 
 	return names
 }
 
-// MayRead are the instruments that a FeedConsumer may read, as wire.AllInstruments where
-// that is all of the Site's own: for each that is not settled, and for each that has a
-// stream that is filled. Whatever else is amiss with it, what is closed is closed at once.
+// MayRead are the instruments that a FeedConsumer may read, as wire.AllInstruments if those are all of the Site's own: for each that is not
+// settled, and for each that has a stream that is filled. Instruments that are closed are closed at once, no matter what else is wrong with
+// the consumer.
 func MayRead(p Plan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, may *accept.SiteAccess, now time.Time) map[string][]string {
 	all := map[string][]string{}
 	names := make([]string, len(instruments))
@@ -185,9 +184,8 @@ func MayRead(p Plan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, i
 	return all
 }
 
-// Narrow returns what is left of a durable's subjects where its consumer may read the
-// instruments in a list: those that are of them, in the place of a wildcard one for each of
-// them, and its gap records.
+// Narrow returns the part of a durable's subjects that its consumer may read if it may read the instruments in a list: their subjects, one
+// for each of them in place of a wildcard, and its gap records.
 func Narrow(site string, subjects, instruments []string) []string {
 	var all []string
 	for _, subject := range subjects {
@@ -292,8 +290,8 @@ func fills(c *v1alpha1.FeedConsumer) bool {
 // notificationsKept is how long WIS2 notifications wait for their consumer.
 const notificationsKept = 24 * time.Hour
 
-// samplesKept of each subject lie in the stream of a consumer of mode Sample: one
-// telemetry message may bring several at once.
+// samplesKept is how many samples of each subject the stream of a consumer of mode Sample keeps: one telemetry message may bring several at
+// once.
 const samplesKept = 16
 
 // consumerStream is the stream that a feed server fills for a consumer of modes
@@ -334,10 +332,9 @@ func consumerStream(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) *OwnStream {
 	}
 }
 
-// Durables are those of one FeedConsumer that is accepted; none for deliveries other
-// than NATS. In mode All they are on the streams that its messages lie in, and one
-// is on the notices' stream for its gap records and the Site's level of space weather;
-// otherwise on the stream that is filled for it. All have one name.
+// Durables are the durables of one FeedConsumer that is accepted; none for deliveries other than NATS. In mode All they are on the streams
+// that hold its messages, and one is on the notices' stream for its gap records and the Site's level of space weather; otherwise on the
+// stream that is filled for it. All have one name.
 func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v accept.ConsumerVerdict, name string) []Durable {
 	if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
 		return nil

@@ -21,7 +21,7 @@ import (
 
 // Keys of a FeedConsumer's Secret, beside KeyUserCreds and KeyCA.
 const (
-	// KeyToken is what it shows to connect, KeyURL where to.
+	// KeyToken is the token that the consumer connects with, KeyURL the address.
 	KeyToken = "token"
 	KeyURL   = "url"
 	// KeyNATSURL has the servers, separated by commas; KeyStreams the streams that the consumer reads, separated by commas too; KeyDurable
@@ -30,20 +30,19 @@ const (
 	KeyStreams     = "streams"
 	KeyDurable     = "durable"
 	KeyInboxPrefix = "inbox-prefix"
-	// KeyAPIPrefix has what the subjects begin with on which it asks JetStream.
+	// KeyAPIPrefix is the prefix of the subjects of its requests to JetStream.
 	KeyAPIPrefix = "api-prefix"
 )
 
 // ConsumerSecretName is the name of the Secret that is written for a FeedConsumer.
 func ConsumerSecretName(c *v1alpha1.FeedConsumer) string {
-	if finding.Unreadable(c) != "" { // spec.secretName may be what cannot be decoded
+	if finding.Unreadable(c) != "" { // spec.secretName may be the field that cannot be decoded
 		return cmp.Or(c.Spec.SecretName, c.Status.SecretName, c.Name+"-consumer")
 	}
 	return cmp.Or(c.Spec.SecretName, c.Name+"-consumer")
 }
 
-// ConsumerSecrets are those with the tokens of FeedConsumers, or the names of their
-// durables.
+// ConsumerSecrets are the Secrets with the tokens of FeedConsumers, or the names of their durables.
 func ConsumerSecrets(consumers []v1alpha1.FeedConsumer) []workload.SecretNeed {
 	needs := make([]workload.SecretNeed, len(consumers))
 	for i := range consumers {
@@ -64,9 +63,8 @@ func ConsumerDurables(consumers []v1alpha1.FeedConsumer, secrets workload.Secret
 	return all
 }
 
-// KeptDurable is the name of the durables that the credentials in a FeedConsumer's Secret open;
-// empty if they open nothing, and others are to be issued. A client with earlier credentials
-// must not open what these open, so a Secret that is made again names other durables.
+// KeptDurable is the name of the durables that the credentials in a FeedConsumer's Secret open; empty if they open nothing, and others are
+// to be issued. A client with earlier credentials must not open what these open, so a Secret that is recreated names other durables.
 func KeptDurable(c *v1alpha1.FeedConsumer, secret *corev1.Secret) string {
 	if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS || secret == nil || !metav1.IsControlledBy(secret, c) || len(secret.Data[workload.KeyUserCreds]) == 0 {
 		return ""
@@ -93,8 +91,7 @@ func ConsumerTokens(c *v1alpha1.FeedConsumer, secrets workload.Secrets, was []wi
 // GoodToken says whether a FeedConsumer's Secret holds a token that may stay.
 func GoodToken(secret *corev1.Secret) bool { return !accept.TooGuessable(secret, KeyToken) }
 
-// ConsumerAccess is all that a FeedConsumer needs to connect, but what only chance
-// can make.
+// ConsumerAccess is all that a FeedConsumer needs to connect, except random values.
 type ConsumerAccess struct {
 	Site     *v1alpha1.Site
 	Feed     *v1alpha1.Feed
@@ -135,7 +132,7 @@ func (a ConsumerAccess) URL() string {
 	}
 }
 
-// Data is what the Secret says beside credentials or token.
+// Data is the Secret's content beside credentials or token.
 func (a ConsumerAccess) Data() map[string][]byte {
 	if a.Consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
 		return map[string][]byte{KeyURL: []byte(a.URL())}
@@ -153,7 +150,7 @@ func (a ConsumerAccess) Data() map[string][]byte {
 	return data
 }
 
-// Secret holds data, and the hash of what credentials in it allow.
+// Secret holds data, and the hash of the permissions of the credentials in it.
 func (a ConsumerAccess) Secret(data map[string][]byte, permissions string) *coreac.SecretApplyConfiguration {
 	c := a.Consumer
 	s := coreac.Secret(ConsumerSecretName(c), c.Namespace).

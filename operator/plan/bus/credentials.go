@@ -18,17 +18,17 @@ const (
 	credentialsUse = CredentialsLifetime / 3
 )
 
-// Credentials are what a Secret that the operator wrote holds of a JetStream user.
+// Credentials are the credentials of a JetStream user in a Secret that the operator wrote.
 type Credentials struct {
 	// User is the public key.
 	User string `json:"user"`
-	// Permissions is the hash of what they allow.
+	// Permissions is the hash of their permissions.
 	Permissions string `json:"permissions"`
 	// ExpiresAt is zero where they do not expire.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 }
 
-// CredentialsAction is what becomes of credentials.
+// CredentialsAction is how to treat credentials.
 type CredentialsAction string
 
 // The actions: credentials stay, are signed again for the same key, or are replaced by those of
@@ -79,7 +79,7 @@ func (c *Credentials) RenewsIn(now time.Time) time.Duration {
 	return max(c.renewsAt().Sub(now), time.Second)
 }
 
-// Status is what is shown of them.
+// Status is how a status shows them.
 func (c *Credentials) Status() *v1alpha1.CredentialsStatus {
 	if c == nil {
 		return nil

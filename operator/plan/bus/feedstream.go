@@ -51,7 +51,7 @@ type OwnStream struct {
 	Replicas   int                    `json:"replicas"`
 	Storage    v1alpha1.StreamStorage `json:"storage"`
 	Duplicates time.Duration          `json:"duplicates"`
-	// Deletion is what becomes of it without its owner.
+	// Deletion is how to treat it without its owner.
 	Deletion v1alpha1.DeletionPolicy `json:"deletion"`
 }
 
@@ -74,12 +74,10 @@ func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdict) 
 	}
 }
 
-// feedSources: each instrument (and channel) is a source of its own, which JetStream continues
-// where it is when another one comes or goes; one source with another filter would start over,
-// and bring everything a second time. A Feed of everything has one source for all of the Site's
-// instruments. The stream does not depend on who may read what; what is given from it does. A
-// Feed that selects nothing has a source that brings nothing: without any, JetStream would take
-// the stream's name for its subject.
+// feedSources: each instrument (and channel) is a source of its own, which JetStream continues from its position when another one comes or
+// goes; one source with another filter would start over, and bring everything a second time. A Feed of everything has one source for all of
+// the Site's instruments. The stream does not depend on who may read what; deliveries from it do. A Feed that selects nothing has a source
+// that brings nothing: without any, JetStream would use the stream's name as its subject.
 func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdict) []StreamSource {
 	code := site.Spec.Code
 	notices, telemetry := accept.Carries(feed)
@@ -118,7 +116,7 @@ func observationSubjects(code string, instruments, channels []string) []string {
 	return all
 }
 
-// FeedSelection is what a Feed selects of one stream.
+// FeedSelection is the part of one stream that a Feed selects.
 type FeedSelection struct {
 	Stream   string   `json:"stream"`
 	Subjects []string `json:"subjects"`
@@ -126,7 +124,7 @@ type FeedSelection struct {
 	Whole bool `json:"whole,omitempty"`
 }
 
-// FeedSelections are what a Feed selects of each of its streams.
+// FeedSelections are the parts of its streams that a Feed selects.
 func FeedSelections(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdict) []FeedSelection {
 	code := site.Spec.Code
 	notices, telemetry := FeedStreams(site, feed)

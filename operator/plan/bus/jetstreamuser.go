@@ -20,13 +20,11 @@ type JetStreamUser struct {
 	Name string `json:"name"`
 	// InboxPrefix begins the subjects on which the user gets its answers.
 	InboxPrefix string `json:"inboxPrefix"`
-	// LeafOnly lets no client in, but a server that links to ours as a leaf.
+	// LeafOnly admits only servers that link to ours as a leaf, and no clients.
 	LeafOnly bool `json:"leafOnly,omitempty"`
-	// ClientOnly lets no server in that links as a leaf: of those, NATS does not check
-	// acknowledgements against the permissions.
+	// ClientOnly admits no server that links as a leaf: for those, NATS does not check acknowledgements against the permissions.
 	ClientOnly bool `json:"clientOnly,omitempty"`
-	// Publish and Subscribe are the subjects that are allowed; all others are not,
-	// and of these not those of DenyPublish.
+	// Publish and Subscribe are the subjects that are allowed; all others are not, and neither are those of DenyPublish.
 	Publish     []string `json:"publish"`
 	DenyPublish []string `json:"denyPublish,omitempty"`
 	Subscribe   []string `json:"subscribe"`
@@ -142,8 +140,7 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	if len(site.Spec.Leaves) > 0 { // how far they have come
 		u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET."+wire.ObservationStream(code), "$JS.API.STREAM.MSG.GET."+wire.NoticeStream(code))
 	}
-	// All of the registry is compared with what it should be, and the places of consumers are
-	// read when it begins.
+	// The operator compares the whole registry with the plan, and reads the positions of consumers when it begins.
 	u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET.KV_"+wire.RegistryBucket(code), "$JS.API.STREAM.MSG.GET.KV_"+wire.CursorBucket(code))
 	u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+wire.RegistryBucket(code)+".>")
 	for _, s := range Streams(site) {
@@ -155,11 +152,10 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	return u
 }
 
-// FeedServerUser is the user of the pods of a FeedServer: they read the Feeds' messages,
-// the registry and the leases, fill consumers' streams, look after durables, publish
-// gap records, note how far consumers have come and what they ask of instruments, count
-// what was downloaded, say what is damaged, and report. They look names of objects up, and cannot list them;
-// of the ledger they write the columns of readers that pull, and cannot see it.
+// FeedServerUser is the user of the pods of a FeedServer: they read the Feeds' messages, the registry and the leases, fill consumers'
+// streams, look after durables, publish gap records, note how far consumers have come and what they ask of instruments, count downloads,
+// report damage, and report about themselves. They look names of objects up, and cannot list them; of the ledger they write the columns of
+// readers that pull, and cannot see it.
 func FeedServerUser(site *v1alpha1.Site, server string) JetStreamUser {
 	code := site.Spec.Code
 	inbox := workload.FeedServerInbox(site, server)
@@ -186,11 +182,9 @@ func FeedServerUser(site *v1alpha1.Site, server string) JetStreamUser {
 	return u
 }
 
-// ConsumerUser is the user of a FeedConsumer of delivery NATS: it asks for the
-// messages of its own durables, which have a name, looks at them, and acknowledges.
-// Nothing else, not even the account's limits or a stream's configuration. It is of
-// the account of consumers, which imports just that: in the account of the streams
-// it could have the server answer to any request of JetStream's API.
+// ConsumerUser is the user of a FeedConsumer of delivery NATS: it requests the messages of its own durables, which have a name, looks at
+// them, and acknowledges. It may do nothing else, not even read the account's limits or a stream's configuration. It is of the account of
+// consumers, which imports just that: in the account of the streams it could have the server answer any request of JetStream's API.
 func ConsumerUser(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v accept.ConsumerVerdict, name string) JetStreamUser {
 	inbox := ConsumerInbox(site, name)
 	u := JetStreamUser{

@@ -65,8 +65,7 @@ func LeafSecretName(site *v1alpha1.Site, leaf v1alpha1.Leaf) string {
 	return site.Name + "-leaf-" + leaf.Code
 }
 
-// LeafSecret holds a leaf's credentials, and the hash of what they allow. It is to
-// be carried to the leaf.
+// LeafSecret holds a leaf's credentials, and the hash of their permissions. It is to be carried to the leaf.
 func LeafSecret(site *v1alpha1.Site, leaf v1alpha1.Leaf, creds []byte, permissions string) *coreac.SecretApplyConfiguration {
 	return coreac.Secret(LeafSecretName(site, leaf), site.Namespace).
 		WithLabels(map[string]string{

@@ -19,7 +19,7 @@ import (
 // it, and for the operator, which trims it.
 var maxCopies = resource.MustParse("256Mi")
 
-// kindOfLeaf is what differs between a leaf's two base streams and their copies.
+// kindOfLeaf holds the differences between a leaf's two base streams and their copies.
 type kindOfLeaf struct {
 	description     string
 	theirs          func(leaf string) string
@@ -32,8 +32,8 @@ var (
 	leafNotices      = kindOfLeaf{"Notices", wire.NoticeStream, wire.CopiedNoticeStream, wire.SourcedNotices, wire.CopiedNotices}
 )
 
-// fromLeaf is a leaf's stream as a source. Its filter leaves out what only matters there:
-// records of gaps, and what its own leaves sent it.
+// fromLeaf is a leaf's stream as a source. Its filter excludes messages that only matter there: records of gaps, and messages from its own
+// leaves.
 func fromLeaf(site *v1alpha1.Site, leaf v1alpha1.Leaf, kind kindOfLeaf) Source {
 	return Source{
 		Stream:        kind.theirs(leaf.Code),
@@ -44,8 +44,8 @@ func fromLeaf(site *v1alpha1.Site, leaf v1alpha1.Leaf, kind kindOfLeaf) Source {
 	}
 }
 
-// sources are what the hub's own stream of a kind takes: the copies, or, where one user
-// does for everything and there are no accounts to part, the leaves' streams themselves.
+// sources are the sources of the hub's own stream of a kind: the copies, or, if one user serves for everything and there are no separate
+// accounts, the leaves' streams themselves.
 func sources(site *v1alpha1.Site, kind kindOfLeaf) []Source {
 	var all []Source
 	for _, leaf := range site.Spec.Leaves {

@@ -62,9 +62,10 @@ func followsKeys(bucket string, keys ...string) []string {
 	return all
 }
 
-// pushSubjects are what runs that push may send besides: they write what the partner confirmed, which is its column of the ledger and
-// what it removed, and nothing of other partners'. The bucket of cursors has what partners are asked to remove; its leader says whether a
-// replica is behind, and no permission restricts the leader's answers to single keys. The ledger is read from its leader alone.
+// pushSubjects are the additional subjects of runs that push: they write the partner's confirmations, which are its column of the ledger
+// and the keys that it removed, and nothing of other partners. The bucket of cursors has the removals that partners are asked for; its
+// leader says whether a replica is behind, and no permission restricts the leader's answers to single keys. The ledger is read from its
+// leader alone.
 func pushSubjects(code, partner string) []string {
 	cursors, ledger := wire.CursorBucket(code), wire.LedgerBucket(code)
 	return append(followsKeys(cursors, wire.RemovalKeys, wire.MirrorCursorKey(partner, "*")),
@@ -73,9 +74,9 @@ func pushSubjects(code, partner string) []string {
 		readsKeys(cursors, wire.RemovalKeys), "$JS.API.STREAM.MSG.GET.KV_"+cursors)
 }
 
-// pullSubjects are what runs that pull may send besides: they read the reports of gateways, which say where objects are sent to, and
-// write which certificate they show there. If they pull from another Substorm, they write what its instruments are, and request
-// changes of what came from it: of no other Site's, and of none that the Site received itself.
+// pullSubjects are the additional subjects of runs that pull: they read the reports of gateways, which have the address to send objects to,
+// and write which certificate they present there. If they pull from another Substorm, they write the descriptions of its instruments, and
+// request changes of objects that came from it: of no other Site's, and of none that the Site received itself.
 func pullSubjects(code string, m *v1alpha1.MirrorPartner) []string {
 	status, registry := wire.StatusBucket(code), "$KV."+wire.RegistryBucket(code)+"."
 	reports := wire.GatewayStatusKey(">")

@@ -22,7 +22,7 @@ type KeptPosition struct {
 	WrittenTime         time.Time `json:"writtenTime,omitzero"`
 }
 
-// PositionChange is what changes in the places that are kept.
+// PositionChange is a change of the stored positions.
 type PositionChange struct {
 	Put    map[string]wire.PositionCursor `json:"put,omitempty"`
 	Remove []string                       `json:"remove,omitempty"`

@@ -13,8 +13,8 @@ import (
 // duplicateWindow is how long JetStream drops a message whose id it has seen.
 const duplicateWindow = 2 * time.Minute
 
-// Stream is a base stream: files, limits retention, new messages refused when
-// full (what is archived is purged by the archivist, so nothing else may go).
+// Stream is a base stream: files, limits retention, new messages refused when full (the archivist purges archived messages, so nothing else
+// may be dropped).
 type Stream struct {
 	Name        string        `json:"name"`
 	Description string        `json:"description"`
@@ -32,14 +32,13 @@ type Bucket struct {
 	Description string        `json:"description"`
 	TTL         time.Duration `json:"ttl,omitempty"`
 	Replicas    int           `json:"replicas"`
-	// Forgets: some of its keys have names that never come again, as those of pods. Nothing stays of these once they are removed.
+	// Forgets: some of its keys have names that never come again, such as those of pods. Nothing stays of these once they are removed.
 	Forgets bool `json:"forgets,omitempty"`
-	// Unsynced: a write is acknowledged before it is on the disk. A power cut may take what was written last.
+	// Unsynced: a write is acknowledged before it is on the disk. A power cut may lose the last writes.
 	Unsynced bool `json:"unsynced,omitempty"`
 }
 
-// Streams are the two base streams of a Site, which hold what its leaves have in
-// theirs, too.
+// Streams are the two base streams of a Site, which also hold the messages of its leaves' base streams.
 func Streams(site *v1alpha1.Site) []Stream {
 	code, js := site.Spec.Code, &site.Spec.JetStream
 	return []Stream{

@@ -108,7 +108,7 @@ func parameterEntry(p *v1alpha1.Parameter) wire.ParameterEntry {
 	return entry
 }
 
-// number returns what n points to, 0 for nothing.
+// number returns the value of n, 0 for nil.
 func number(n *int32) int {
 	if n == nil {
 		return 0
@@ -124,7 +124,7 @@ func numbers(all []int32) []int {
 	return out
 }
 
-// aboutEntry is what readers see with an Instrument's data.
+// aboutEntry is the information that readers see with an Instrument's data.
 func aboutEntry(spec *v1alpha1.InstrumentSpec) *wire.AboutEntry {
 	about := &wire.AboutEntry{Type: spec.Type}
 	if l := spec.Location; l != nil {

@@ -108,7 +108,7 @@ func (in Input) keptReaders(stands observed.RegistryState, next int64) map[strin
 			is.CertificateNames = slices.DeleteFunc(slices.Clone(was.CertificateNames), func(n string) bool { return !slices.Contains(certificates[name], n) })
 		}
 		if was.Reader == "" || len(is.Tokens)+len(is.CertificateNames) == 0 && is.Pulls == nil {
-			continue // nothing lets the reader in, and nothing waits for it
+			continue // the reader has no access, and nothing waits for it
 		}
 		if !slices.Equal(was.CertificateNames, is.CertificateNames) || !slices.Equal(was.Tokens, is.Tokens) {
 			is.Revision = next

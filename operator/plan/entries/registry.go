@@ -20,10 +20,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// Change is what must be written to a Site's registry, in this order: who may read what before
-// who reads it, then what is to be deleted, then Complete. It is empty if the registry is as it
-// should be. If it Closes something, no durable may give that any more when the change is
-// begun.
+// Change is what must be written to a Site's registry, in this order: access before its readers, then deletions, then Complete. It is empty
+// if the registry is as planned. If it Closes something, no durable may deliver that any more when the change is begun.
 type Change struct {
 	PutClosed       []wire.ClosedEntry     `json:"putClosed,omitempty"`
 	Put             []wire.InstrumentEntry `json:"put,omitempty"`
@@ -40,7 +38,7 @@ type Change struct {
 	Complete        *wire.RegistryComplete `json:"complete,omitempty"`
 }
 
-// Input is what a Site's registry is made from.
+// Input is the input to a Site's registry.
 type Input struct {
 	Site        *v1alpha1.Site
 	Instruments []v1alpha1.Instrument
@@ -48,12 +46,11 @@ type Input struct {
 	Feeds       []v1alpha1.Feed
 	FeedsAre    map[string]accept.FeedVerdict
 	Consumers   []v1alpha1.FeedConsumer
-	// ConsumersAre has no verdict on those of other Sites' Feeds.
+	// ConsumersAre has no verdict on consumers of other Sites' Feeds.
 	ConsumersAre map[string]accept.ConsumerVerdict
 	Mirrors      []v1alpha1.MirrorPartner
 	MirrorsAre   map[string]accept.MirrorVerdict
-	// Secrets are those that exist of the ones that hold tokens; one that could not
-	// be asked for must not be left out, since what is not there revokes.
+	// Secrets are the existing ones that hold tokens; one that could not be read must not be left out, since a missing one revokes.
 	Secrets workload.Secrets
 	// Held are Instruments and Feeds whose durables still deliver data that is being closed: gateways begin to receive from no such
 	// Instrument, and its entry changes nothing but its access.

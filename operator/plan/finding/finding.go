@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finding is what planners find about an object, and the conditions of its status that come of that.
+// Package finding has the findings of planners about an object, and the conditions of its status that result.
 package finding
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// Finding is what a check found: the status, reason and message of a condition.
+// Finding is the result of a check: the status, reason and message of a condition.
 type Finding struct {
 	Status  metav1.ConditionStatus `json:"status"`
 	Reason  string                 `json:"reason"`
 	Message string                 `json:"message"`
 }
 
-// OK says that the finding is what one hopes for.
+// OK returns whether the finding is the desired one.
 func (f Finding) OK() bool { return f.Status == metav1.ConditionTrue }
 
 // Good returns the finding of a condition that is True.
@@ -35,11 +35,10 @@ func Unknown(reason, message string) Finding {
 	return Finding{metav1.ConditionUnknown, reason, message}
 }
 
-// Check looks for one thing, and returns false where it isn't there.
+// Check looks for one problem, and returns false if there is none.
 type Check[In any] func(In) (Finding, bool)
 
-// First returns what the first check of a chain finds, otherwise what holds
-// when none does.
+// First returns the finding of the first check of a chain that has one, else otherwise.
 func First[In any](in In, chain []Check[In], otherwise Finding) Finding {
 	for _, look := range chain {
 		if f, found := look(in); found {
@@ -197,7 +196,7 @@ func Soonest(waits ...time.Duration) time.Duration {
 // Count says how many of all there are.
 func Count(some, all int32) string { return fmt.Sprintf("%d of %d", some, all) }
 
-// From returns what a condition says.
+// From returns the finding in a condition.
 func From(c *metav1.Condition) Finding { return Finding{c.Status, c.Reason, c.Message} }
 
 // Of returns the finding of the condition of a type; the zero value if there is none.

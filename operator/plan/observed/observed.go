@@ -16,29 +16,27 @@ const (
 	ReportAge = 3 * wire.GatewayReportInterval
 	// ReportGrace is how much longer a silence lasts before it is shown.
 	ReportGrace = observing.Silence - ReportAge
-	// FiguresEvery is how often figures in a status are brought up to date.
+	// FiguresEvery is how often figures in a status are updated.
 	FiguresEvery = time.Minute
 	// InstrumentFiguresEvery is the same for Instruments, of which there are many.
 	InstrumentFiguresEvery = 10 * time.Minute
-	// LastReceivedStep is what status.lastReceivedTime is rounded down to.
+	// LastReceivedStep is the step to which status.lastReceivedTime is rounded down.
 	LastReceivedStep = 10 * time.Minute
 )
 
-// Bus says whether the operator reads what gateways report, and since when
-// that is so.
+// Bus says whether the operator reads the reports of gateways, and since when.
 type Bus struct {
 	Up    bool      `json:"up"`
 	Since time.Time `json:"since"`
 }
 
-// GatewayReport is what a gateway pod reported, and when it was seen by the
-// operator's own clock: a pod's clock may be wrong.
+// GatewayReport is a gateway pod's report, and when it was seen by the operator's own clock: a pod's clock may be wrong.
 type GatewayReport struct {
 	wire.GatewayStatus
 	Seen time.Time `json:"seen"`
 }
 
-// InstrumentReport is what a gateway pod reported about an instrument.
+// InstrumentReport is a gateway pod's report about an instrument.
 type InstrumentReport struct {
 	Gateway string `json:"gateway"`
 	// LastReceived by the operator's own clock.
@@ -70,8 +68,7 @@ func InstrumentReportOf(pod string, status wire.InstrumentStatus, seen time.Time
 	return report
 }
 
-// SenderReport is what an instrument's senders last said of themselves, and when
-// the operator saw it, by its own clock.
+// SenderReport is the last report of an instrument's senders about themselves, and when the operator saw it, by its own clock.
 type SenderReport struct {
 	wire.SenderStatus
 	Seen time.Time `json:"seen"`
@@ -82,7 +79,7 @@ type RegistryState struct {
 	// Revision that is complete, and when it became so. 0: none is known yet.
 	Revision  int64     `json:"revision"`
 	WrittenAt time.Time `json:"writtenAt"`
-	// Entries by instrument, and those of Feeds, FeedConsumers and MirrorPartners by their names.
+	// Entries by instrument, and the entries of Feeds, FeedConsumers and MirrorPartners by their names.
 	Entries   map[string]wire.InstrumentEntry `json:"entries"`
 	Feeds     map[string]wire.FeedEntry       `json:"feeds,omitempty"`
 	Consumers map[string]wire.ConsumerEntry   `json:"consumers,omitempty"`
@@ -92,14 +89,13 @@ type RegistryState struct {
 	Closed map[string]wire.ClosedEntry `json:"closed,omitempty"`
 }
 
-// FeedServerReport is what a pod of feed-server reported, and when it was seen by
-// the operator's own clock.
+// FeedServerReport is the report of a pod of feed-server, and when it was seen by the operator's own clock.
 type FeedServerReport struct {
 	wire.FeedServerStatus
 	Seen time.Time `json:"seen"`
 }
 
-// ConsumerReport is what a pod of feed-server reported about a FeedConsumer.
+// ConsumerReport is the report of a pod of feed-server about a FeedConsumer.
 type ConsumerReport struct {
 	wire.ConsumerStatus
 	Pod  string    `json:"pod"`
@@ -128,8 +124,7 @@ func (r ConsumerReport) IsOf(s FeedServerReport) bool {
 	return s.Pod == r.Pod && s.Incarnation == r.Incarnation
 }
 
-// Differs says whether conditions, or what is said of commands, may differ for a
-// report that follows another.
+// Differs returns whether conditions, or the status of commands, may differ for a report that follows another.
 func (r SenderReport) Differs(was SenderReport) bool {
 	offset := func(r SenderReport) time.Duration {
 		if r.ClockOffset == nil {

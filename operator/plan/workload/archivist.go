@@ -80,7 +80,7 @@ func (a Archivist) container() *coreac.ContainerApplyConfiguration {
 		WithVolumeMounts(coreac.VolumeMount().WithName("scratch").WithMountPath(dataDir))
 }
 
-// arguments are the flags of the program, which has the defaults of what the Site leaves out.
+// arguments are the flags of the program, which has the defaults of fields that the Site omits.
 func (a Archivist) arguments() []string {
 	spec, js := &a.Site.Spec.Archivist, &a.Site.Spec.JetStream
 	args := append([]string{

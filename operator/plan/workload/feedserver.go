@@ -26,8 +26,7 @@ const (
 	// The ports where feed servers listen: consumers in plain text or over TLS.
 	feedPlainPort = 8080
 	feedTLSPort   = 8443
-	// rsyncPort is what clients of rsync take where nothing is said, and rsyncPodPort where pods
-	// listen whose Service has a port below firstFreePort.
+	// rsyncPort is the default port of clients of rsync, and rsyncPodPort the port of pods whose Service has a port below firstFreePort.
 	rsyncPort     = 873
 	rsyncPodPort  = 8873
 	firstFreePort = 1024
@@ -69,8 +68,7 @@ func FeedServerSecrets(site *v1alpha1.Site, server *v1alpha1.FeedServer) []Secre
 	return slices.Concat(JetStreamSecrets(site), store, TLSSecrets("spec.tls", server.Spec.TLS))
 }
 
-// feedServerPodSecrets are those that its pods mount: all but the account's key, which only
-// the operator sees.
+// feedServerPodSecrets are the Secrets that its pods mount: all except the account's key, which only the operator sees.
 func feedServerPodSecrets(site *v1alpha1.Site, server *v1alpha1.FeedServer) []SecretNeed {
 	return slices.DeleteFunc(FeedServerSecrets(site, server), func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccountSeed) })
 }
@@ -95,8 +93,7 @@ func (s FeedServer) Objects() []Object {
 	return append(objects, Object{"Deployment", name, d})
 }
 
-// FeedServerObjects are the kinds and the name of what Objects returns: what goes when the
-// Site of a FeedServer is gone.
+// FeedServerObjects are the kinds and the name of the objects that Objects returns: they are removed when the Site of a FeedServer is gone.
 func FeedServerObjects(server string) []Object {
 	name := FeedServerName(server)
 	return []Object{{Kind: "Deployment", Name: name}, {Kind: "PodDisruptionBudget", Name: name}, {Kind: "Service", Name: name}, {Kind: "ServiceAccount", Name: name}}
@@ -205,8 +202,7 @@ func (s FeedServer) rsyncArguments() []string {
 	return args
 }
 
-// limitArguments are the flags of what is said of how often clients may ask: the program
-// has the defaults.
+// limitArguments are the flags of the declared limits of clients' requests: the program has the defaults.
 func limitArguments(limits *v1alpha1.RequestLimits) (args []string) {
 	for _, l := range []struct {
 		flag  string
@@ -230,7 +226,7 @@ func (s FeedServer) mounts() []secretMount {
 // FeedServerURL is where clients reach a FeedServer: where its spec says, otherwise at the
 // load balancer where there is one, otherwise inside the cluster.
 func FeedServerURL(server *v1alpha1.FeedServer, services []corev1.Service) string {
-	if server.Status.URL != "" && finding.Unreadable(server) != "" { // spec may lack what says it
+	if server.Status.URL != "" && finding.Unreadable(server) != "" { // the URL may be what spec lacks
 		return server.Status.URL
 	}
 	if server.Spec.URL != "" {

@@ -20,13 +20,13 @@ import (
 // manualRunKept is how long the Job of a run that a person began is kept after its end, with its log, in seconds.
 const manualRunKept = 7 * 24 * 3600
 
-// ManualRun is what a person asks of a run of its own.
+// ManualRun is a person's request for a run of its own.
 type ManualRun struct {
-	// From and To bound the time of observation within what the MirrorPartner selects: [From, To). Zero: no bound.
+	// From and To bound the time of observation within the MirrorPartner's selection: [From, To). Zero: no bound.
 	From, To time.Time
 	// VerifyOnly compares and moves nothing.
 	VerifyOnly bool
-	// Force lets the run remove more than spec.safetyStopPercent, and moves what is there already where it differs.
+	// Force lets the run remove more than spec.safetyStopPercent, and move existing objects again if they differ.
 	Force bool
 }
 

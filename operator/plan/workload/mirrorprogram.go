@@ -31,7 +31,7 @@ const (
 	LabelTrigger = "substorm.dev/trigger"
 )
 
-// defaultMirrorScratch is how much of the node's disk a run may take: objects on their way, and what rsync is shown of them.
+// defaultMirrorScratch is how much of the node's disk a run may use: objects on their way, and the part of them that rsync sees.
 var defaultMirrorScratch = resource.MustParse("20Gi")
 
 // Mirror is the SiteProgram of a MirrorPartner that has a Site.
@@ -53,7 +53,7 @@ func MirrorOf(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) SiteProgram {
 	return s
 }
 
-// continuous says whether one pod follows what is announced, or, without a cluster, the schedule.
+// continuous returns whether one pod follows the announcements or, without a cluster, the schedule.
 func (m Mirror) continuous() bool { return MirrorRunsOn(m.Site, m.Partner) == "Deployment" }
 
 // MirrorRunsOn is the kind of the object that has runs begin: a CronJob, or a Deployment where the mirror is continuous. Without a
@@ -65,14 +65,14 @@ func MirrorRunsOn(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) string {
 	return "CronJob"
 }
 
-// MirrorObjects are the kinds and names of what Objects may return: what goes when the Site of a MirrorPartner is gone.
+// MirrorObjects are the kinds and names of the objects that Objects may return: they are removed when the Site of a MirrorPartner is gone.
 func MirrorObjects(partner string) []Object {
 	name := MirrorName(partner)
 	return []Object{{Kind: "Deployment", Name: name}, {Kind: "CronJob", Name: name}, {Kind: "ServiceAccount", Name: name}}
 }
 
-// MirrorLeftovers are what was made for a MirrorPartner as it was declared before: a CronJob of one that is continuous now, and the
-// other way around.
+// MirrorLeftovers are the objects that were made for an earlier declaration of a MirrorPartner: a CronJob of one that is continuous now,
+// and the other way around.
 func MirrorLeftovers(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) []Object {
 	is := MirrorRunsOn(site, m)
 	return slices.DeleteFunc(MirrorObjects(m.Name), func(o Object) bool { return o.Kind == is || o.Kind == "ServiceAccount" })
@@ -163,7 +163,7 @@ func (m Mirror) container() *coreac.ContainerApplyConfiguration {
 		WithVolumeMounts(coreac.VolumeMount().WithName("scratch").WithMountPath(dataDir))
 }
 
-// arguments are the flags of the program: what a run does the registry says.
+// arguments are the flags of the program: the registry has what a run does.
 func (m Mirror) arguments() []string {
 	scratch := m.scratch()
 	args := []string{
@@ -182,7 +182,7 @@ func (m Mirror) arguments() []string {
 	return append(args, m.backendArguments()...)
 }
 
-// triggerFlag says what a run is begun by.
+// triggerFlag says what started a run.
 const triggerFlag = "--trigger="
 
 func (m Mirror) trigger() string {
@@ -223,7 +223,7 @@ func (m Mirror) partnerMounts() []secretMount {
 // mirrorFile is a key of a Secret that a MirrorPartner names, and the file that movers find it in.
 type mirrorFile struct{ field, secret, key, file string }
 
-// mirrorFiles are those of a MirrorPartner, each file once.
+// mirrorFiles are the files of a MirrorPartner, each once.
 func mirrorFiles(m *v1alpha1.MirrorPartner) (all []mirrorFile) {
 	key := func(field string, ref *v1alpha1.SecretKeyReference, file string) {
 		if ref != nil {
@@ -278,13 +278,13 @@ func MirrorSecrets(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) []SecretNeed 
 	return slices.Concat(JetStreamSecrets(site), store, PartnerSecrets(m))
 }
 
-// mirrorPodSecrets are those that its pods mount: all but the account's key, which only the operator sees.
+// mirrorPodSecrets are the Secrets that its pods mount: all except the account's key, which only the operator sees.
 func mirrorPodSecrets(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) []SecretNeed {
 	return slices.DeleteFunc(MirrorSecrets(site, m), func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccountSeed) })
 }
 
-// MirrorReadsArchive says whether the runs of a MirrorPartner need what the archive holds: those that push, and those that compare it
-// with another Substorm's. Objects that are pulled by rsync or from a web archive are compared with what earlier runs noted.
+// MirrorReadsArchive returns whether the runs of a MirrorPartner need the content of the archive: those that push, and those that compare
+// it with another Substorm's. Objects that are pulled by rsync or from a web archive are compared with the notes of earlier runs.
 func MirrorReadsArchive(m *v1alpha1.MirrorPartner) bool {
 	return m.Spec.Direction != v1alpha1.MirrorPull || OriginOf(m.Spec.HTTPS) != ""
 }

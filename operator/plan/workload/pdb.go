@@ -9,8 +9,7 @@ import (
 	policyac "k8s.io/client-go/applyconfigurations/policy/v1"
 )
 
-// disruptionBudget lets a drain of nodes take one pod at a time, and pods that
-// don't work whenever it likes.
+// disruptionBudget lets a drain of nodes evict one pod at a time, and pods that don't work at any time.
 func (p Pool) disruptionBudget() *policyac.PodDisruptionBudgetApplyConfiguration {
 	return policyac.PodDisruptionBudget(p.Gateway.Name, p.Gateway.Namespace).
 		WithLabels(p.labels()).

@@ -21,7 +21,7 @@ type Pulling struct {
 	Secrets []string
 }
 
-// podRules are what decides where the pods of a program run, and how.
+// podRules decide where the pods of a program run, and how.
 type podRules struct {
 	asked *v1alpha1.PodTemplate
 	pull  Pulling
@@ -86,8 +86,7 @@ func (r podRules) spread(pod *coreac.PodSpecApplyConfiguration) {
 	if len(r.asked.TopologySpreadConstraints) == 0 {
 		pod.WithTopologySpreadConstraints(r.evenlyOver(corev1.LabelHostname), r.evenlyOver(corev1.LabelTopologyZone))
 	}
-	// The scheduler does not score a node that lacks the label of one of the constraints. If nodes
-	// are in no zone, this is what spreads pods.
+	// The scheduler does not score a node that lacks the label of one of the constraints. If nodes are in no zone, this spreads pods.
 	if len(r.asked.TopologySpreadConstraints) == 0 && !r.apart {
 		others.WithPreferredDuringSchedulingIgnoredDuringExecution(
 			coreac.WeightedPodAffinityTerm().WithWeight(100).WithPodAffinityTerm(r.sameNode()))
@@ -138,7 +137,7 @@ func KeptApart(template *corev1.PodTemplateSpec, selector map[string]string) boo
 	return false
 }
 
-// annotated gives a ServiceAccount the annotations that are asked for.
+// annotated gives a ServiceAccount the requested annotations.
 func annotated(account *coreac.ServiceAccountApplyConfiguration, asked *v1alpha1.PodTemplate) *coreac.ServiceAccountApplyConfiguration {
 	if len(asked.ServiceAccountAnnotations) > 0 {
 		account.WithAnnotations(asked.ServiceAccountAnnotations)

@@ -39,7 +39,7 @@ const AnnotationPermissions = "substorm.dev/jetstream-permissions"
 // GatewayProgram is the name of the program.
 const GatewayProgram = "ingest-gateway"
 
-// Pool is an IngestGateway that has a Site, and what its pods run.
+// Pool is an IngestGateway that has a Site, and the configuration of its pods.
 type Pool struct {
 	Gateway *v1alpha1.IngestGateway
 	Site    *v1alpha1.Site
@@ -55,11 +55,11 @@ type Pool struct {
 	Apart bool
 	// Permissions is the hash of the pool's JetStream user; empty if the Site gives credentials.
 	Permissions string
-	// Secrets are those that exist of the ones that the Site and the pool name.
+	// Secrets are the existing ones of those that the Site and the pool name.
 	Secrets Secrets
 }
 
-// Object is something to apply, with what names it.
+// Object is something to apply, with its kind and name.
 type Object struct {
 	Kind  string                     `json:"-"`
 	Name  string                     `json:"-"`
@@ -148,7 +148,7 @@ func (p Pool) arguments() []string {
 	return append(args, p.senderArguments()...)
 }
 
-// senderArguments say who may send, beside the registry.
+// senderArguments are the flags for who may send, beside the registry.
 func (p Pool) senderArguments() []string {
 	spec := &p.Gateway.Spec
 	var args []string
@@ -176,7 +176,7 @@ func (p Pool) senderArguments() []string {
 	return args
 }
 
-// quarantine: what the API server fills in where nothing is said at all.
+// quarantine has the API server's defaults, for a pool without any.
 func quarantine(asked *v1alpha1.Quarantine) v1alpha1.Quarantine {
 	if asked != nil {
 		return *asked
@@ -202,8 +202,7 @@ func (p Pool) credentialsSecret() string {
 	return JetStreamSecret(p.Gateway.Name)
 }
 
-// PodProblem says what keeps the first of the pods that aren't ready from
-// being so, or "".
+// PodProblem explains why the first of the pods that aren't ready is not, or "".
 func PodProblem(pods []corev1.Pod) string {
 	pods = slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range pods {
@@ -249,7 +248,7 @@ func PodReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// CredentialsSecret holds a pool's credentials, and the hash of what they allow.
+// CredentialsSecret holds a pool's credentials, and the hash of their permissions.
 func (p Pool) CredentialsSecret(creds []byte) *coreac.SecretApplyConfiguration {
 	return coreac.Secret(JetStreamSecret(p.Gateway.Name), p.Gateway.Namespace).
 		WithLabels(p.labels()).

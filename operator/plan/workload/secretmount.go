@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// secretMode lets the programs' group read what is mounted of Secrets.
+// secretMode lets the programs' group read the mounted Secrets.
 const secretMode = 0o440
 
 // secretMount is a folder of a container with keys of Secrets as files.
@@ -33,7 +33,7 @@ func allKeys(volume, secret, dir string) secretMount {
 	return secretMount{volume, dir, []secretKeys{{secret: secret}}}
 }
 
-// clientTLS mounts what a client needs, in one folder, and nothing else of the Secrets.
+// clientTLS mounts the keys that a client needs, in one folder, and nothing else of the Secrets.
 func clientTLS(volume string, tls *v1alpha1.TLS, dir string) []secretMount {
 	if tls == nil {
 		return nil

@@ -25,7 +25,7 @@ const (
 	KeyPrivateKey      = corev1.TLSPrivateKeyKey
 )
 
-// SecretNeed is a Secret that a Site names, and what it must hold.
+// SecretNeed is a Secret that a Site names, and the keys that it must have.
 type SecretNeed struct {
 	// Field of the Site that names it.
 	Field string
@@ -41,7 +41,7 @@ func ObjectStoreSecrets(site *v1alpha1.Site) []SecretNeed {
 	return append(needs, TLSSecrets("spec.objectStore.tls", store.TLS)...)
 }
 
-// TLSSecrets are the Secrets that TLS needs which a field of ours says.
+// TLSSecrets are the Secrets for the TLS settings of one of our fields.
 func TLSSecrets(field string, tls *v1alpha1.TLS) (needs []SecretNeed) {
 	if tls == nil {
 		return nil
@@ -99,7 +99,7 @@ func LeavesAccountSecrets(site *v1alpha1.Site) []SecretNeed {
 	return accountKey("leafAccountKeySecretRef", site.Spec.JetStream.LeafAccountKeySecretRef)
 }
 
-// accountKey is what issues users of the account whose key a field of spec.jetStream names.
+// accountKey is the Secret that issues users of the account whose key a field of spec.jetStream names.
 func accountKey(field string, ref *v1alpha1.LocalReference) []SecretNeed {
 	if ref == nil {
 		return nil
@@ -126,10 +126,10 @@ func podSecrets(site *v1alpha1.Site, gw *v1alpha1.IngestGateway) []SecretNeed {
 	})
 }
 
-// Secrets are those that exist, by name.
+// Secrets are the existing Secrets, by name.
 type Secrets map[string]*corev1.Secret
 
-// Missing returns what the first need lacks.
+// Missing reports what the first unmet need lacks.
 func (s Secrets) Missing(needs []SecretNeed) (finding.Finding, bool) {
 	for _, need := range needs {
 		secret := s[need.Name]

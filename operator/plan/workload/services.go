@@ -29,10 +29,9 @@ func tcpPort(name string, port int32) *coreac.ServicePortApplyConfiguration {
 	return coreac.ServicePort().WithName(name).WithProtocol(corev1.ProtocolTCP).WithPort(port).WithTargetPort(intstr.FromInt32(port))
 }
 
-// dataServices carry what senders send: every port of the range from the
-// beginning, so that a new port needs no change here. TCP and UDP share one
-// Service, since a node port belongs to one Service whatever its protocol;
-// load balancers that mix protocols are rare, so those get one for each.
+// dataServices carry the senders' data: every port of the range from the beginning, so that a new port needs no change here. TCP and UDP
+// share one Service, since a node port belongs to one Service whatever its protocol; load balancers that mix protocols are rare, so those
+// get one for each.
 func (p Pool) dataServices() []*coreac.ServiceApplyConfiguration {
 	name := p.Gateway.Name
 	if p.Gateway.Spec.Service.Type == corev1.ServiceTypeLoadBalancer {

@@ -36,13 +36,13 @@ type SiteProgram struct {
 	Pull Pulling
 	// Permissions is the hash of its JetStream user; empty if the Site gives credentials.
 	Permissions string
-	// Secrets are those that exist of the ones that the Site and the owner name.
+	// Secrets are the existing ones of those that the Site and the owner name.
 	Secrets Secrets
 
 	name, inbox string
 	// noStore: it does not use the object store.
 	noStore bool
-	// asked is what the owner asks of the pods.
+	// asked is the owner's request for the pods.
 	asked *v1alpha1.PodTemplate
 }
 
@@ -81,7 +81,7 @@ func (s SiteProgram) owner() *metaac.OwnerReferenceApplyConfiguration {
 		WithController(true)
 }
 
-// CredentialsSecret holds the program's credentials, and the hash of what they allow.
+// CredentialsSecret holds the program's credentials, and the hash of their permissions.
 func (s SiteProgram) CredentialsSecret(creds []byte) *coreac.SecretApplyConfiguration {
 	return coreac.Secret(JetStreamSecret(s.Name()), s.Site.Namespace).
 		WithLabels(s.labels()).
@@ -122,7 +122,7 @@ func (s SiteProgram) deployment(replicas int32, pod *coreac.PodSpecApplyConfigur
 			WithTemplate(podRules{asked: s.asked, pull: s.Pull, selector: s.Selector()}.apply(template)))
 }
 
-// rolling is a rollout with at most so many pods less than there should be that are available, and so many pods more.
+// rolling is a rollout in which at most missing pods are unavailable, and with at most extra pods more than planned.
 func rolling(missing, extra int32) *appsac.DeploymentStrategyApplyConfiguration {
 	return appsac.DeploymentStrategy().WithRollingUpdate(appsac.RollingUpdateDeployment().
 		WithMaxUnavailable(intstr.FromInt32(missing)).WithMaxSurge(intstr.FromInt32(extra)))
@@ -180,7 +180,7 @@ func siteProgramResources() *coreac.ResourceRequirementsApplyConfiguration {
 		WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")})
 }
 
-// backendArguments are the flags that say where the object store and NATS are.
+// backendArguments are the flags with the addresses of the object store and NATS.
 func (s SiteProgram) backendArguments() []string {
 	store, js := &s.Site.Spec.ObjectStore, &s.Site.Spec.JetStream
 	args := []string{

@@ -33,15 +33,15 @@ const (
 	httpPort = 8080
 	// peersPort is where a pool's gateways keep copies of each other's spools.
 	peersPort = 8443
-	// mirrorPort is where runs of mirrors send what they pulled.
+	// mirrorPort is where runs of mirrors send the objects that they pulled.
 	mirrorPort = 8444
-	// userID is the user and group of every image of ours.
+	// userID is the user and group of all our images.
 	userID = 65532
-	// stopMargin is what the kubelet gives a pod beyond its drain.
+	// stopMargin is the time that the kubelet gives a pod beyond its drain.
 	stopMargin = 15
 )
 
-// statefulSet: each pod keeps its volume, whatever becomes of pod and pool.
+// statefulSet: each pod keeps its volume, even if the pod or the pool is removed.
 func (p Pool) statefulSet() *appsac.StatefulSetApplyConfiguration {
 	gw := p.Gateway
 	spec := appsac.StatefulSetSpec().
@@ -127,7 +127,7 @@ func (p Pool) container() *coreac.ContainerApplyConfiguration {
 		WithVolumeMounts(p.mounts()...)
 }
 
-// containerPorts are those that are not of spec.ports.
+// containerPorts are the ports that are not in spec.ports.
 func (p Pool) containerPorts() []*coreac.ContainerPortApplyConfiguration {
 	ports := []*coreac.ContainerPortApplyConfiguration{
 		coreac.ContainerPort().WithName("http").WithContainerPort(httpPort).WithProtocol(corev1.ProtocolTCP),
@@ -198,7 +198,7 @@ func (p Pool) mounts() []*coreac.VolumeMountApplyConfiguration {
 	return all
 }
 
-// RolledOut says what a StatefulSet still lacks of what was asked, or "".
+// RolledOut reports what a StatefulSet still lacks, or "".
 func RolledOut(set *appsv1.StatefulSet, asked int32) string {
 	switch {
 	case set == nil:
@@ -216,8 +216,8 @@ func RolledOut(set *appsv1.StatefulSet, asked int32) string {
 	}
 }
 
-// PodsAreNotMade says where to look for what keeps pods of a StatefulSet from being made, a
-// missing PriorityClass or a quota say, or "".
+// PodsAreNotMade says where to look for the reason why pods of a StatefulSet are not made, such as a missing PriorityClass or a quota, or
+// "".
 func PodsAreNotMade(set *appsv1.StatefulSet) string {
 	if set == nil || set.Status.ObservedGeneration < set.Generation || set.Status.Replicas >= *ReplicasOf(set.Spec.Replicas) {
 		return ""

@@ -12,10 +12,10 @@ import (
 // Budget is something that a pod has so much of, and no more.
 type Budget string
 
-// Throughput is bytes a second beside what a pod can carry. The other budgets are those of wire.Load.
+// Throughput is bytes a second in relation to what a pod can carry. The other budgets are those of wire.Load.
 const Throughput Budget = "throughput"
 
-// Report is what a pod says of the last second.
+// Report is a pod's report of the last second.
 type Report struct {
 	Pod string
 	At  time.Time
@@ -104,7 +104,7 @@ func (r *Report) load() (float64, Budget) {
 	return most, of
 }
 
-// number keeps what a broken report says from being more than a full pod, or no number.
+// number keeps a value of a broken report from being more than a full pod, or no number.
 func number(v, most float64) float64 {
 	if math.IsNaN(v) || v < 0 {
 		return 0
@@ -133,7 +133,8 @@ func (w window) since(from time.Time) window {
 	return w[i:]
 }
 
-// lasting is the least load of the last seconds, so many of them; 0 where fewer are known. One second that is fuller by chance is none.
+// lasting is the least load of the last seconds, so many of them; 0 if fewer are known. One second that is fuller by chance does not raise
+// it.
 func (w window) lasting(seconds int) float64 {
 	if seconds <= 0 || len(w) < seconds {
 		return 0

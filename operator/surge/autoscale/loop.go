@@ -17,8 +17,8 @@ type Config struct {
 	GrowthLasts int
 	// PanicThreshold is how many times the pods that there are the panic window has to ask for.
 	PanicThreshold float64
-	// PanicUtilization is how full the pods that there are have to be in the panic window for the same; 0: that makes no panic. Knative
-	// has no such thing: there, pods at their target have space for twice the requests, and here one at 0.7 is full at 1.4 times.
+	// PanicUtilization is how full the pods that there are have to be in the panic window for the same; 0: that makes no panic. Knative has
+	// no such setting: there, pods at their target have space for twice the requests, and here one at 0.7 is full at 1.4 times.
 	PanicUtilization float64
 	// TargetUtilization is how full pods are to be.
 	TargetUtilization float64
@@ -51,8 +51,8 @@ type Loop struct {
 	loads window
 	// began is when it did.
 	began time.Time
-	// panicSince is when the panic window last asked for as much as makes panic; zero: it is over. panicMax is what was asked for
-	// since it began.
+	// panicSince is when the panic window last asked for enough pods for a panic; zero: it is over. panicMax is the greatest request since
+	// it began.
 	panicSince time.Time
 	panicMax   int32
 	// recent are decisions of the last ScaleDownDelay that none after them exceeds: the first one is the greatest. starting are those
@@ -125,7 +125,7 @@ func (l *Loop) Add(load Load) {
 		return
 	}
 	if kept := l.loads.since(load.At.Add(-l.cfg.StableWindow)); len(kept) < len(l.loads) {
-		// Half of the array is garbage at most: append copies what is kept when it is full.
+		// Half of the array is garbage at most: append copies the part that is kept when it is full.
 		l.loads = kept
 	}
 	l.loads = append(l.loads, load)

@@ -10,7 +10,7 @@ type Count struct {
 	Why      string `json:"why"`
 }
 
-// Scale is what the number of pods of a pool follows from. A pool's status shows all of it.
+// Scale has the inputs to the number of pods of a pool. A pool's status shows all of it.
 type Scale struct {
 	// Asked by a driver: this loop, HorizontalPodAutoscaler, or another one, through /scale.
 	Asked Count `json:"asked"`
@@ -18,13 +18,13 @@ type Scale struct {
 	Floor Count `json:"floor"`
 	// Ceiling is what the cluster can give, or the spec's greatest number, whichever is lower.
 	Ceiling Count `json:"ceiling"`
-	// Held is how many of the pods that there are have to stay: because of what they hold, spools that are being drained, or because the
-	// cluster has space for fewer than before.
+	// Held is how many of the existing pods have to stay: because their spools are being drained, or because the cluster has space for
+	// fewer than before.
 	Held Count `json:"held"`
 }
 
-// Replicas is min(ceiling, max(floor, asked)), and not below what is held: to remove a pod with a spool is to lose sight of data.
-// It is never below 0.
+// Replicas is min(ceiling, max(floor, asked)), and not below the number of held pods: to remove a pod with a spool is to lose sight of
+// data. It is never below 0.
 func (s Scale) Replicas() Count {
 	n := Count{max(s.Asked.Replicas, 0), fmt.Sprintf("asked for: %s", s.Asked.Why)}
 	if s.Floor.Replicas > n.Replicas {

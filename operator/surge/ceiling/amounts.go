@@ -14,7 +14,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// amounts are those of resources: of CPU in thousandths, of all others in whole ones.
+// amounts are amounts of resources: CPU in thousandths, all others in whole units.
 type amounts map[corev1.ResourceName]int64
 
 // maxAmount bounds an amount: thousandths and sums of the values in a manifest may overflow an int64.
@@ -35,14 +35,14 @@ func amountsOf(list corev1.ResourceList) amounts {
 	return all
 }
 
-// needs is what a pod takes of a node: what it requests, and one of its places for pods.
+// needs is what a pod occupies on a node: its requests, and one of the node's places for pods.
 func needs(pod *corev1.Pod) amounts {
 	all := amountsOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}))
 	all[corev1.ResourcePods] = 1
 	return all
 }
 
-// short returns what is too little for a need, or "".
+// short returns the resource of which too little is free for a need, or "".
 func (free amounts) short(need amounts) corev1.ResourceName {
 	for _, name := range slices.Sorted(maps.Keys(need)) {
 		if need[name] > free[name] {
@@ -78,7 +78,7 @@ func spelled(name corev1.ResourceName) string {
 	}
 }
 
-// asks says what each pod requests, as its manifest does.
+// asks lists the requests of each pod, as its manifest does.
 func asks(need amounts) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(need)) {

@@ -28,7 +28,7 @@ type Pool struct {
 	Claim *corev1.PersistentVolumeClaim
 }
 
-// Space is what is known of the space that the pools of a namespace have.
+// Space is the known space for the pools of a namespace.
 type Space struct {
 	// Quotas are the ResourceQuotas of the namespace, and Claims its claims for volumes.
 	Quotas []corev1.ResourceQuota

@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Nodes are those of a cluster, with what is free on them. They are not changed once they are made.
+// Nodes are the nodes of a cluster, with their free resources. They are not changed once they are made.
 type Nodes struct {
 	nodes []node
 	// waiting are pods without a node.
@@ -25,14 +25,14 @@ type Nodes struct {
 	volumes []*corev1.PersistentVolume
 }
 
-// node is one with what is free on it.
+// node is a node with its free resources.
 type node struct {
 	*corev1.Node
 	free amounts
 	pods []*corev1.Pod
 }
 
-// NewNodes sums up what runs on the nodes: pods are all of the cluster. The objects stay as they are and must not be changed.
+// NewNodes sums up the pods on the nodes: pods are all of the cluster. The objects stay as they are and must not be changed.
 func NewNodes(nodes []corev1.Node, pods []corev1.Pod, classes []storagev1.StorageClass, volumes []corev1.PersistentVolume) *Nodes {
 	all := &Nodes{classes: classes}
 	at := map[string]int{}

@@ -47,7 +47,7 @@ func (s *Space) own(pool *Pool) (own []*corev1.Pod) {
 	return own
 }
 
-// withClaims returns how many pods can be had with so many new claims: those that were scaled down have theirs.
+// withClaims returns how many pods are possible with so many new claims: those that were scaled down have theirs.
 func (s *Space) withClaims(pool *Pool, free int64, most int32) int32 {
 	var n int32
 	for ; n < most; n++ {
@@ -92,12 +92,12 @@ func (s *Space) quotasWith(pool *Pool, replicas int32) []corev1.ResourceQuota {
 	return all
 }
 
-// limit is what a quota has of something that each pod takes of.
+// limit is a quota's limit of a resource that each pod uses.
 type limit struct {
 	name corev1.ResourceName
-	// hard is what the quota has, used what is taken of it, and each what a pod takes.
+	// hard is the quota's limit, used the part that is used, and each the use of a pod.
 	hard, used, each resource.Quantity
-	// storage: what a claim takes, and not a pod.
+	// storage: a claim uses it, and not a pod.
 	storage bool
 }
 
@@ -123,7 +123,7 @@ func (l *limit) why(quota string, n int32) string {
 		quota, n, l.used.String(), l.hard.String(), l.name, what, l.each.String())
 }
 
-// limitsOf are those of a quota that apply to a pool.
+// limitsOf are the limits of a quota that apply to a pool.
 func limitsOf(q *corev1.ResourceQuota, pool *Pool, pod *corev1.Pod) (all []limit) {
 	hard := q.Status.Hard
 	if hard == nil { // no controller has seen it yet
@@ -146,7 +146,7 @@ func limitsOf(q *corev1.ResourceQuota, pool *Pool, pod *corev1.Pod) (all []limit
 	return all
 }
 
-// perPod is what each pod takes of a quota, by the names that quotas have for it.
+// perPod is each pod's use of a quota, by the names that quotas have for it.
 func perPod(pod *corev1.Pod) corev1.ResourceList {
 	one := resource.MustParse("1")
 	all := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
@@ -163,7 +163,7 @@ func perPod(pod *corev1.Pod) corev1.ResourceList {
 	return all
 }
 
-// perClaim is what each new claim takes of a quota.
+// perClaim is each new claim's use of a quota.
 func perClaim(claim *corev1.PersistentVolumeClaim) corev1.ResourceList {
 	if claim == nil {
 		return nil

@@ -109,7 +109,7 @@ func (s *supply) bound(n *node, claim *corev1.PersistentVolumeClaim) refusal {
 	return refusal{}
 }
 
-// none says what is missing.
+// none explains what is missing.
 func (s *supply) none() string {
 	size := s.claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	switch {

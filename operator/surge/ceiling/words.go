@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// why says in words why no node takes one more pod, and what to do.
+// why explains why no node accepts one more pod, and what to do.
 func (p *placement) why() string {
 	more := fmt.Sprintf("the nodes can take %d more than the %d that run", p.placed-p.runs, p.runs)
 	if p.runs == 0 {
@@ -49,7 +49,7 @@ func (p *placement) reasons() string {
 
 const maxReasons = 4
 
-// step says what to do, in view of the nodes that are closest to taking a pod.
+// step says what to do, for the nodes that are closest to accepting a pod.
 func (p *placement) step() string {
 	closest := slices.MinFunc(p.refusals, func(a, b refusal) int { return cmp.Compare(a.rank, b.rank) })
 	switch closest.rank {

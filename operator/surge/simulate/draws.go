@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// The parameters of what is drawn for each storm, and beside it.
+// The parameters of the random draws for each storm, and beside it.
 const (
 	// stormKp begins a storm, and stormsApart is how long it has to be lower for the next one to be another.
 	stormKp, stormsApart = 5., 24 * time.Hour
@@ -103,8 +103,8 @@ func greatest(storms []Span, kp []surge.Sample) (found Span, is bool) {
 	return found, is
 }
 
-// Compare runs all kinds through so many draws, and returns the results of each kind by draw. Done is called after each draw, from
-// any goroutine, with how many are done; nil: not.
+// Compare runs all kinds through so many draws, and returns the results of each kind by draw. Done is called after each draw, from any
+// goroutine, with how many are done, unless it is nil.
 func Compare(ctx context.Context, kinds []Kind, draws int, draw func(number int) *Scenario, done func(int)) ([][]Result, error) {
 	results := make([][]Result, len(kinds))
 	for i := range results {

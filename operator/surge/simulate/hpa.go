@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The defaults of HorizontalPodAutoscaler and of what it reads (see the package's documentation).
+// The defaults of HorizontalPodAutoscaler and of the metrics that it reads (see the package's documentation).
 const (
 	hpaSync          = 15 * time.Second
 	hpaTolerance     = 0.1
@@ -45,7 +45,7 @@ type recommendation struct {
 	replicas int32
 }
 
-// desired follows from what all pods use, in pods.
+// desired is the number of pods for the use of all pods, in pods.
 func (s *scaler) desired(now time.Time, used float64, ready, replicas int32) int32 {
 	wanted := int32(math.Ceil(used/target - 1e-9))
 	// The ratio is of the pods that report; those that are not ready count as idle when it asks for more.
@@ -91,7 +91,7 @@ func newHPA(s *Scenario) Policy {
 // Decide implements Policy.
 func (h *hpa) Decide(now time.Time, seen Seen) int32 {
 	h.using.add(seen.Used, seen.For)
-	// The last in the row first: each reads what the one before it knew until now.
+	// The order is from the last in the chain to the first: each reads what the one before it knew until now.
 	replicas := seen.Replicas
 	if h.sync.due(now) && h.atMetrics.pods > 0 {
 		replicas = h.desired(now, h.atMetrics.used, h.atMetrics.pods, seen.Replicas)
@@ -107,7 +107,7 @@ func (h *hpa) Decide(now time.Time, seen Seen) int32 {
 
 const kedaPolling = 30 * time.Second
 
-// keda lets HorizontalPodAutoscaler scale on what it polls: the load since it last did.
+// keda lets HorizontalPodAutoscaler scale on its polled values: the load since the last poll.
 type keda struct {
 	scaler
 	poll, sync timer

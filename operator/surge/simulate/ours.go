@@ -37,7 +37,7 @@ func (k *knative) Decide(now time.Time, seen Seen) int32 {
 // pool is the one that is simulated, as levels name it.
 var pool = surge.Pool{Kind: surge.KindFeedServer, Name: "simulated"}
 
-// ours is what the operator decides.
+// ours is the operator's policy.
 type ours struct {
 	loop    *autoscale.Loop
 	levels  []surge.Level
@@ -46,7 +46,7 @@ type ours struct {
 	told  []int // samples of each source
 	again time.Time
 	state surge.State
-	// scaled is what replicas last followed from, and replicas what did.
+	// scaled are the last inputs to replicas.
 	scaled   [2]int32
 	replicas int32
 	raised   int

@@ -8,9 +8,9 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// Seen is what there is to see of the pool in a step.
+// Seen is the visible state of the pool in a step.
 type Seen struct {
-	// Load that was asked for, in pods. Used is what the pods carried of it.
+	// Load that was requested, in pods. Used is the part that the pods carried.
 	Load, Used float64
 	// Ready pods, and Replicas that were decided.
 	Ready, Replicas int32

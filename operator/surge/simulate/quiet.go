@@ -12,9 +12,9 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// The parameters of what is drawn for a quiet month.
+// The parameters of the random draws for a quiet month.
 const (
-	// quietKp is below what all values of a quiet day are.
+	// quietKp is above all values of a quiet day.
 	quietKp = 4.
 	// kpNoise is the deviation of an early value from the one that is determined later: a third, the resolution of Kp.
 	kpNoise   = 1. / 3

@@ -40,7 +40,7 @@ func Read(file string, from io.Reader) (Recording, error) {
 	return r, nil
 }
 
-// Levels are those of the comparison: with a rule of the solar wind if it was recorded.
+// Levels are the levels of the comparison: with a rule of the solar wind if it was recorded.
 func (r Recording) Levels() []surge.Level {
 	if len(r[surge.Bz]) > 0 && len(r[surge.Speed]) > 0 {
 		return WindLevels()

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Result is what a policy came to in a scenario.
+// Result is the outcome of a policy in a scenario.
 type Result struct {
 	// Offered and Refused work, in hours of a full pod.
 	Offered, Refused float64
 	// PodHours of all pods, from when they were asked for.
 	PodHours float64
-	// ScaleUps are how many times there were more pods than before, and Needless those of them after which the pods of before would
-	// have been enough for the next hour.
+	// ScaleUps are how many times there were more pods than before, and Needless those of them after which the earlier number would have
+	// been enough for the next hour.
 	ScaleUps, Needless int
 	// Raised is how many times a level of space weather began.
 	Raised int

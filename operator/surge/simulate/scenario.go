@@ -54,14 +54,14 @@ func (c *Crowd) growing(t time.Duration) bool {
 	return t >= -beforeGrowth && t < c.Grows+afterGrowth
 }
 
-// Scenario is what happens. It is the same for each policy.
+// Scenario is the course of events. It is the same for each policy.
 type Scenario struct {
 	Span
 	Crowds  []Crowd
 	Sources []Source
 	// Start is how long pods take to be ready.
 	Start time.Duration
-	// Seed of what is different in each run: noise, and when in their intervals the policies look.
+	// Seed of the differences between runs: noise, and when in their intervals the policies look.
 	Seed uint64
 
 	calm   []float32       // of each minute

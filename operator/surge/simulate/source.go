@@ -59,9 +59,9 @@ func (s *Source) signal(told int) *surge.Signal {
 	return &surge.Signal{Quantity: s.Quantity, Source: s.Name, StaleAfter: s.StaleAfter, Samples: s.Samples[max(0, told-rememberedSamples):told]}
 }
 
-// DefaultLevels are those of the comparison. In a calm day the pool needs 3 pods on average: a storm is to find twice, and a severe
-// one four times as many, which is what the Aurora study's archive was asked for in March 2015. They are held for twelve hours: many
-// see that there was a storm when the next night comes.
+// DefaultLevels are the levels of the comparison. In a calm day the pool needs 3 pods on average: a storm is to find twice, and a severe
+// one four times as many, which is the factor by which requests to the Aurora study's archive grew in March 2015. They are held for twelve
+// hours: many see that there was a storm when the next night comes.
 func DefaultLevels() []surge.Level {
 	level := func(name string, kp float64, floor int32) surge.Level {
 		return surge.Level{

@@ -39,7 +39,7 @@ type fetcher struct {
 	known validators
 }
 
-// validators are what a server calls an answer (RFC 9110, section 8.8).
+// validators are a server's names of an answer (RFC 9110, section 8.8).
 type validators struct{ tag, modified string }
 
 func newFetcher(text string) (*fetcher, error) {
@@ -64,8 +64,8 @@ func shown(u *url.URL) string {
 	return is.String()
 }
 
-// transport connects to addresses to which a declared host may lead. Requests are minutes apart, so each has a connection of its own;
-// and no proxy is used, because what a name is resolved to could not be judged behind it.
+// transport connects to addresses to which a declared host may lead. Requests are minutes apart, so each has a connection of its own; and
+// no proxy is used, because the resolved addresses of a name could not be judged behind it.
 func transport(host string, resolver *net.Resolver) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: judged(host), Resolver: resolver}
 	return &http.Transport{

@@ -69,8 +69,8 @@ func NewJSON(cfg JSONConfig) (Source, error) {
 	return &document{cfg: cfg, fetch: fetch}, nil
 }
 
-// validPath refuses what JSONPath does not read, and paths that visit a value more than once: with ".." or lists of names, few characters can
-// lead to millions of results in a document made for it.
+// validPath refuses paths that JSONPath does not read, and paths that visit a value more than once: with ".." or lists of names, few
+// characters can lead to millions of results in a document made for it.
 func validPath(path string) error {
 	if len(path) > maxPath {
 		return fmt.Errorf("longer than %d characters", maxPath)
@@ -173,7 +173,7 @@ func recovered(err *error) {
 	}
 }
 
-// values are what a path leads to. The path is parsed each time, because the library changes what it parsed as it follows it.
+// values are the results of a path. The path is parsed each time, because the library changes the parsed path as it follows it.
 func values(path string, whole any) (found []any, err error) {
 	defer recovered(&err)
 	j, err := parsePath(path)
@@ -200,7 +200,7 @@ func withoutValue(err error) error {
 	return err
 }
 
-// plain is what a result of a path holds.
+// plain is the value of a path's result.
 func plain(v reflect.Value) any {
 	if !v.IsValid() {
 		return nil

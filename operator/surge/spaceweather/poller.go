@@ -42,15 +42,15 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// State is what is known of a source.
+// State is the known state of a source.
 type State struct {
 	Source string
 	// LastAsked and LastAnswered are zero before.
 	LastAsked, LastAnswered time.Time
-	// Error says why the last question had no answer that could be used, and what to do; empty: it had one. While questions fail for the
-	// same reason, it stays as it was the first time, with the times of then.
+	// Error explains why the last question had no usable answer, and what to do; empty: it had one. While questions fail for the same
+	// reason, it stays as it was the first time, with its times.
 	Error string
-	// FailingSince is when the first of the last questions that had no such answer failed; zero: the last one had one.
+	// FailingSince is when the first of the last questions without a usable answer failed; zero: the last one had one.
 	FailingSince time.Time
 	// Requests are how often it was asked, by result.
 	Requests map[string]int
@@ -164,7 +164,7 @@ func (p *Poller) take(answer Answer, err error) {
 	p.describe()
 }
 
-// maxError bounds what a server can write into a status, by way of a header or of what is no HTTP.
+// maxError bounds the text that a server can write into a status, by way of a header or of an answer that is not HTTP.
 const maxError = 1000
 
 // said is an error of a source as statuses and logs have it.
@@ -176,8 +176,8 @@ func said(source string, err error) string {
 	return strings.ToValidUTF8(text[:maxError], "") + "…"
 }
 
-// varying are the parts of an error that differ each time that the same thing happens: times, for how long to wait, addresses of a name that
-// has several, the port that a connection was made from, counts.
+// varying are the parts of an error that differ each time that the same problem occurs: times, for how long to wait, addresses of a name
+// that has several, the port that a connection was made from, counts.
 var varying = regexp.MustCompile(`([0-9]+(\.[0-9]+)?(ms|µs|ns|h|m|s))+|[0-9a-fA-F:.]*[0-9][0-9a-fA-F:.]*`)
 
 // sameError returns whether two errors of a source are about the same thing. A text that differs with each question would be a write of the
@@ -194,7 +194,7 @@ func failure(err error) string {
 	return resultFailed
 }
 
-// describe renews what the state says of the samples.
+// describe updates the state's description of the samples.
 func (p *Poller) describe() {
 	p.state.Newest = map[surge.Quantity]surge.Sample{}
 	var of surge.Sample
@@ -227,7 +227,7 @@ func (p *Poller) pause(err error) time.Duration {
 	return wait + rand.N(wait/10+1)
 }
 
-// State returns what is known of the source.
+// State returns the known state of the source.
 func (p *Poller) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()

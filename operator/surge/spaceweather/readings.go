@@ -15,9 +15,9 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// kind is what is known of a quantity wherever it is read.
+// kind has the facts about a quantity that do not depend on its source.
 type kind struct {
-	// least and most bound what can be.
+	// least and most bound the possible values.
 	least, most float64
 	unit        string
 	// lasts is how long a sample is, if its source does not say.

@@ -181,8 +181,8 @@ func keepOne(q surge.Quantity, when time.Time) string {
 	return fmt.Sprintf("Kp has one value for each three hours, here from %s on; keep one of them, such as the greatest", when.Format(time.RFC3339))
 }
 
-// finish orders the samples of a quantity. One of the solar wind lasts as long as the shortest time between two rows, so that what is
-// missing in a file is missing when it is played.
+// finish orders the samples of a quantity. A sample of the solar wind lasts as long as the shortest time between two rows, so that samples
+// that are missing in a file are missing when it is replayed.
 func (r *Recorded) finish(q surge.Quantity) {
 	samples := merged(nil, r.samples[q])
 	if q != surge.Kp && len(samples) > 1 {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package spaceweather reads space weather where it is published: by NOAA's Space Weather Prediction Center (SWPC), by any server that
-// answers JSON, from a recorded file, or from the manifest itself. A Poller asks one source and keeps what it answered as the signals
-// that package surge makes levels of.
+// answers JSON, from a recorded file, or from the manifest itself. A Poller asks one source and keeps its answers as the signals from which
+// package surge derives levels.
 //
 //	SWPC, JSON ─ fetcher ─► body ─┐
 //	Recorded, Static ─────────────┴─► readings ─► Answer ─► Poller: history ─► surge.Signals
 //
-// Answers of a source are judged before they become samples: values that cannot be and times that have not begun are refused and
-// counted. A source that fails leaves the samples as they are. They get old, and package surge says when they are too old to mean
-// anything.
+// Answers of a source are judged before they become samples: impossible values and times in the future are refused and counted. A source
+// that fails leaves the samples as they are. They get old, and package surge decides when they are too old to be used.
 package spaceweather
 
 import (
@@ -31,7 +30,7 @@ type Source interface {
 
 // Answer is the answer of a source.
 type Answer struct {
-	// Unchanged says that what was answered before still holds; Samples and Refused are empty then.
+	// Unchanged says that the last answer still holds; Samples and Refused are empty then.
 	Unchanged bool
 	// Samples of each quantity, in any order. If several have the same time, the last one counts. Samples that were answered
 	// before and are not contradicted remain.
@@ -45,7 +44,7 @@ type Answer struct {
 // Refused are samples that were answered and not taken.
 type Refused struct {
 	Samples int
-	// First says what the first of them was, and why it was refused.
+	// First describes the first of them, and why it was refused.
 	First string
 }
 

@@ -39,8 +39,8 @@ var swpcKinds = map[surge.Quantity]swpcKind{
 	surge.Speed: {url: SpeedURL, columns: []string{"proton_speed", "speed"}},
 }
 
-// estimatedKp is the column of json/planetary_k_index_1m.json: what Kp would be if its three hours ended now, each minute. Beside it "kp" is
-// text such as 6P.
+// estimatedKp is the column of json/planetary_k_index_1m.json with the Kp that would result if its three hours ended now, each minute.
+// Beside it "kp" is text such as 6P.
 const estimatedKp = "estimated_kp"
 
 // swpc reads one quantity of a product of SWPC.
@@ -186,7 +186,7 @@ func objects(row json.RawMessage) map[string]any {
 	return values
 }
 
-// table returns what reads the rows below a row of names.
+// table returns a function that reads the rows below a row of names.
 func table(header json.RawMessage) (func(json.RawMessage) map[string]any, error) {
 	var names []string
 	if json.Unmarshal(header, &names) != nil {
@@ -219,7 +219,7 @@ func truth(raw any) bool {
 }
 
 // inOperation are the records of the spacecraft in operation. SWPC has published days without any: then they are those of the spacecraft
-// with the most records, because a signal that changes from one instrument to another each minute is none.
+// with the most records, because a signal that changes from one instrument to another each minute is unusable.
 func inOperation(records []record) []record {
 	count, active := map[string]int{}, 0
 	for _, one := range records {

@@ -28,8 +28,8 @@ const (
 	large, largeRows = "large.csv", 100_000
 )
 
-// floods are what an anonymous client asks for at an endpoint, where that is not the first
-// that it is given: what takes longest.
+// floods are the requests of an anonymous client at endpoints whose first request in asks is not
+// the slowest one.
 var floods = map[string][]string{
 	"/archive/":                   {"/archive/open/n/" + large},
 	"/bundle/{file}":              {"/bundle/open.tar"},

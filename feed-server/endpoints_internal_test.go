@@ -17,9 +17,8 @@ import (
 	"time"
 )
 
-// The instruments of the test: hidden is Restricted to the reader insider, fresh is
-// everybody's after an embargo that has not ended, members is Authenticated, open is
-// everybody's now.
+// The instruments of the test: hidden is Restricted to the reader insider, fresh is public after an
+// embargo that has not ended, members is Authenticated, open is public.
 const (
 	hidden  = "hidden"
 	fresh   = "fresh"
@@ -192,7 +191,7 @@ func TestEveryEndpoint(t *testing.T) {
 			t.Errorf("%s follows a clock that is wrong: %.500s", path, body)
 		}
 	}
-	// The gateway archives what instruments say of their data, and info tells it.
+	// The gateway archives instruments' descriptions of their data, and info has them.
 	l.untilShows("/hapi/info?dataset="+hidden+"/values", `"x_generations":[{"from":"`)
 }
 

@@ -30,7 +30,7 @@ const (
 type lab struct {
 	t   *testing.T
 	bus testenv.Bus
-	// nats is the bus where that is one server.
+	// nats is the bus if it is one server.
 	nats     *testenv.NATSServer
 	js       jetstream.JetStream
 	registry testenv.Registry

@@ -28,9 +28,9 @@ type verdict struct {
 	// local: our own side failed, no server can help.
 	local bool
 	err   error
-	// advised: err says what to do about refused.
+	// advised: err advises what to do about refused.
 	advised bool
-	// wait is how long the server asks to be left alone; 0 where it does not.
+	// wait is how long the server asks to be left alone; 0 if it does not.
 	wait time.Duration
 	// progress: the server has more of the object than before, and keeps it.
 	progress bool
@@ -58,8 +58,8 @@ type sender struct {
 	// sent is called with each number of bytes that the kernel took, and lost with
 	// those that must be sent again.
 	sent, lost func(int64)
-	// pace, if set, says how many of so many bytes may be written now, and waits until at least one
-	// may.
+	// pace, if set, returns how many of so many bytes may be written now, and waits until at least
+	// one may.
 	pace func(n int) int
 	// writeBuffer of sockets, in bytes; 0 leaves it to the system.
 	writeBuffer int
@@ -245,7 +245,7 @@ func (s *sender) write(conn socket, b []byte, answer <-chan line) (taken int64, 
 // its refusal travels just ahead of its reset.
 const lateWord = 2 * time.Second
 
-// judge waits for the server's word and says what it means.
+// judge waits for the server's answer and interprets it.
 func (s *sender) judge(ctx context.Context, conn socket, v verdict, answer <-chan line) verdict {
 	if v.local {
 		return v

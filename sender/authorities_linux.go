@@ -21,7 +21,7 @@ var (
 // authorities are the system's, read again when their files change: crypto/x509 reads them once.
 type authorities struct {
 	mu sync.Mutex
-	// stamp tells whether files changed.
+	// stamp shows whether files changed.
 	stamp string
 	pool  *x509.CertPool
 }

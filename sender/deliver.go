@@ -19,7 +19,7 @@ var permanent = map[wire.Cause]bool{
 	wire.CauseWrongProtocol: true,
 }
 
-// advice says what to do about a refusal.
+// advice is what to do about a refusal.
 var advice = map[wire.Cause]string{
 	wire.CauseObjectTooLarge: "send smaller objects or raise spec.limits.maxObjectSize of the Instrument",
 	wire.CauseUnknownSource:  "no Instrument takes data from this address on this port: compare spec.listeners with the address and port you send from and to (--from chooses it)",
@@ -61,7 +61,7 @@ type delivery struct {
 func newDelivery(attempt func(context.Context, string, item, *pulse) verdict, addresses []string, hedgeAfter time.Duration) *delivery {
 	return &delivery{
 		attempt: attempt, roster: newRoster(addresses), hedge: hedge{after: hedgeAfter},
-		again: func(item, string, error) {}, // Result.Tries tells
+		again: func(item, string, error) {}, // Result.Tries has the count
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// hedge says how long a server may be silent before an object is tried elsewhere
-// too: after, or three times what was usual lately, if that is longer.
+// hedge is how long a server may be silent before an object is tried elsewhere too: after, or three
+// times the recent usual time, if that is longer.
 type hedge struct {
 	// after, at least; 0 is never.
 	after time.Duration

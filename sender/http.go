@@ -22,7 +22,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// HTTPConfig says how objects are sent over HTTP.
+// HTTPConfig is how objects are sent over HTTP.
 type HTTPConfig struct {
 	// Prefix of all names: what the URL has behind /in/<instrument>/.
 	Prefix string
@@ -236,7 +236,7 @@ func (t *transfer) do(ctx context.Context, method, path string, header http.Head
 	resp, err := t.client.Do(r)
 	a.taken, a.wrote = counted.read.Load(), counted.read.Load() == size
 	if err != nil {
-		if wrapped, ok := errors.AsType[*url.Error](err); ok { // the rest of it says what the caller says
+		if wrapped, ok := errors.AsType[*url.Error](err); ok { // the rest of it repeats the caller's message
 			err = wrapped.Err
 		}
 		if errors.Is(context.Cause(ctx), errAside) {

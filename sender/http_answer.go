@@ -35,8 +35,7 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// judge says what an answer means for the object: a successful answer is a receipt only if it has
-// the object's digest.
+// judge interprets an answer: a successful answer is a receipt only if it has the object's digest.
 func (t *transfer) judge(a answer, err error) verdict {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

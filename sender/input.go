@@ -31,9 +31,9 @@ type item struct {
 	path string // of a file that stays as it is
 	// rel is the path below the folder that was named, or the file's own name.
 	rel  string
-	size int64 // in bytes; -1 where only its end will tell
+	size int64 // in bytes; -1 if it is known only at the end
 	open func() (io.ReadCloser, error)
-	// check, if set, says what is wrong with bytes of that digest: then their end is never sent.
+	// check, if set, returns an error for bytes with a wrong digest: then their end is never sent.
 	check func(wire.Digest) error
 	// connectWithin is how long a server may take to accept; 0 is what the run says.
 	connectWithin time.Duration
@@ -43,7 +43,7 @@ type item struct {
 	resumption *resumption
 }
 
-// changed says what is wrong with what was read.
+// changed returns an error if the bytes that were read are wrong.
 func (it item) changed(digest wire.Digest) error {
 	if it.check == nil {
 		return nil

@@ -50,8 +50,8 @@ func (p *pacer) take(n int) int {
 	return n
 }
 
-// writeBuffer is how much of what is paced may lie in a socket: what lies there
-// is sent before anything newer.
+// writeBuffer is the size of a paced socket's write buffer: its content is sent before anything
+// newer.
 func writeBuffer(bytesPerSecond int64) int {
 	return int(min(max(2*bytesPerSecond, 16<<10), 4<<20))
 }

@@ -344,8 +344,8 @@ func (c *pipe) enter() *parcel {
 	return p
 }
 
-// left says that no more of an object is written. An object that was broken off may still
-// get an answer: a refusal travels just ahead of its reset.
+// left records that no more of an object is written. An object that was broken off may still get an
+// answer: a refusal travels just ahead of its reset.
 func (c *pipe) left(p *parcel, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -88,16 +88,16 @@ func (r *roster) spare(tried []string, idle bool) (string, bool) {
 	return "", false
 }
 
-// worked says that the address answered.
+// worked records that the address answered.
 func (r *roster) worked(address string) {
 	r.change(address, func(e *rosterEntry) { e.failures, e.retryAt, e.heldUntil = 0, time.Time{}, time.Time{} })
 }
 
-// failed says that the address did not answer, or not with a receipt.
+// failed records that the address did not answer, or not with a receipt.
 func (r *roster) failed(address string) { r.change(address, r.pause) }
 
-// silent says that the address has not answered for longer than usual. If several objects
-// wait for it, only the first one counts.
+// silent records that the address has not answered for longer than usual. If several objects wait
+// for it, only the first one counts.
 func (r *roster) silent(address string) {
 	r.change(address, func(e *rosterEntry) {
 		if !e.retryAt.After(r.now()) {
@@ -112,7 +112,7 @@ func (r *roster) pause(e *rosterEntry) {
 	e.failures++
 }
 
-// hold says that the address works, and wants to be left alone for a while.
+// hold records that the address works, and asks to be left alone for a while.
 func (r *roster) hold(address string, wait time.Duration) {
 	r.change(address, func(e *rosterEntry) { e.failures, e.retryAt, e.heldUntil = 0, time.Time{}, r.now().Add(wait) })
 }

@@ -15,12 +15,11 @@ import (
 	"github.com/substorm/substorm/sender/queue"
 )
 
-// sampler does what gateways command of the instrument: it runs a command of the user's
-// for each channel that is to be observed otherwise than before, and tells what came of
-// it. The last command that is heard counts; a command that is replaced before its turn
-// is never run.
+// sampler does what gateways command of the instrument: it runs a command of the user's for each
+// channel whose sampling changes, and reports the result. The last command received counts; a
+// command that is replaced before its turn is never run.
 type sampler struct {
-	// run tells the instrument how often to observe a channel.
+	// run sets how often the instrument observes a channel.
 	run func(ctx context.Context, c wire.ChannelSampling) error
 	// obeyed is called when the report changes.
 	obeyed func()
@@ -32,7 +31,7 @@ type sampler struct {
 	asked, does []wire.ChannelSampling
 	problem     string
 	seen        meter
-	// wake says that there is a command.
+	// wake signals that there is a command.
 	wake chan struct{}
 }
 
@@ -180,8 +179,8 @@ func (m *meter) add(t time.Time) {
 	m.last = append(m.last, t)
 }
 
-// interval is the mean between the last observations or, where that is more than
-// three times as long, how long ago the last one was.
+// interval is the mean between the last observations or, if it is more than three times as long,
+// the time since the last one.
 func (m *meter) interval(now time.Time) (time.Duration, bool) {
 	n := len(m.last)
 	if n < 2 {

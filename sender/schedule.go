@@ -75,8 +75,8 @@ func (s *schedule) insert(e queue.Entry) {
 // looks bounds how many entries are looked at for one that may be sent now.
 const looks = 256
 
-// pick takes what is sent next. If nothing may be sent now, it returns after how long
-// something may be; 0 where that is not a matter of time.
+// pick takes what is sent next. If nothing may be sent now, it returns after how long something may
+// be; 0 if that does not depend on time.
 func (s *schedule) pick(now time.Time) (e queue.Entry, wait time.Duration, ok bool) {
 	switch {
 	case len(s.waiting) == 0:

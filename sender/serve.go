@@ -65,8 +65,8 @@ type keeper struct {
 	sampler   *sampler       // nil where no command is obeyed
 	linkProbe *stamp.Session // nil where it is not measured
 	report    *report
-	// reconnected says that a connection was made or has ended, obeyed that there is
-	// something new to say of commands.
+	// reconnected signals that a connection was made or has ended, obeyed that the state of
+	// commands changed.
 	reconnected, obeyed chan struct{}
 	troubles            troubles
 
@@ -204,7 +204,7 @@ func (s *keeper) run(ctx context.Context) error {
 	return s.conclude(ended)
 }
 
-// conclude says what is left.
+// conclude logs what is left in the queue, and returns the run's error.
 func (s *keeper) conclude(ended error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// beatGap is what lies at least between heartbeats.
+// beatGap is the least time between heartbeats.
 const beatGap = time.Second
 
 // beats sends a heartbeat at once and then every so often. A sender that takes commands also sends

@@ -158,8 +158,8 @@ func (s *keeper) resumption(e queue.Entry) *resumption {
 	return newResumption(text, func(text string) error { return s.queue.Note(e, text) })
 }
 
-// queueName is what the queue calls what came from rel: over HTTP its path tells the object's name, and must come back. If the
-// name is too long for the name of a file, it gets a short name, and is kept whole beside it.
+// queueName is the name in the queue of a file at rel: over HTTP the path gives the object's name, and must be recoverable. If
+// the name is too long for the name of a file, it gets a short name, and is kept whole beside it.
 func (c *HTTPConfig) queueName(rel string) (name, whole string) {
 	if c == nil {
 		return rel, ""

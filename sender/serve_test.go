@@ -259,7 +259,7 @@ func TestRewrittenWithOneTime(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join(cfg.Queue.Dir, "journal"))
 			return err == nil && (move || bytes.Count(text, []byte(`"taken"`)) == want)
 		})
-		rewrite("frame 5", day.Add(time.Minute)) // later than the versions named by the file's time, and not later than those named by the sender's clock
+		rewrite("frame 5", day.Add(time.Minute)) // later than names by the file's time, not than names by our clock
 		names := map[string]string{}
 		report := readReport(t, cfg)
 		for _, r := range report {

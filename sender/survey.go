@@ -57,7 +57,8 @@ func isHidden(path string) bool {
 	return err == nil && (opens(whole) || opens(real))
 }
 
-// suffixOf is what a file's name says of its kind: .jpg, or .pgm.gz. Numbers tell no kinds apart.
+// suffixOf is the suffix that shows a file's kind: .jpg, or .pgm.gz. Numbers do not distinguish
+// kinds.
 func suffixOf(name string) string {
 	name = strings.ToLower(filepath.Base(name))
 	suffix := filepath.Ext(name)
@@ -192,7 +193,7 @@ func (cfg *Config) confirmWatched() (away []string, err error) {
 	return away, cfg.confirm(in)
 }
 
-// watched is what lies in watched folders, without what is not taken.
+// watched are the files in watched folders, without the ones that are not taken.
 func (cfg *Config) watched(dirs ...string) input {
 	w := watcher{ignore: cfg.ignored()}
 	return input{paths: dirs, ignores: w.leaves}

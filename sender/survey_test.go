@@ -155,7 +155,7 @@ func TestMixedWatchedTrees(t *testing.T) {
 		}
 	}
 	refused()
-	refused() // nothing says that it was confirmed
+	refused() // nothing records that it was confirmed
 	once := cfg
 	once.Queue.Watch, once.Paths = nil, []string{filepath.Join(tree(t, "named"), "named")}
 	if err := Run(t.Context(), once); err != nil {

@@ -243,8 +243,7 @@ func (t *transfer) finishTime() time.Duration {
 	return time.Duration(t.size) * time.Second / finishRate
 }
 
-// judgePatch says what the answer to a PATCH means; without an error and a receipt
-// the next one is due.
+// judgePatch interprets the answer to a PATCH; without an error and a receipt the next one is due.
 func (t *transfer) judgePatch(a answer, err error, offset *int64, n int64, last bool) verdict {
 	switch {
 	case err == nil && a.status == http.StatusNoContent && last:

@@ -6,5 +6,5 @@ package sender
 
 import "syscall"
 
-// unacked returns false: this system does not tell what the other machine has.
+// unacked returns false: this system does not report what the other machine has.
 func unacked(syscall.RawConn) (n int64, known bool) { return 0, false }

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// vitals are a connection's signs of activity: bytes that the other machine has
-// acknowledged, and words of the server. If the system does not tell the first, bytes
-// that it took stand for them.
+// vitals are a connection's signs of activity: bytes that the other machine has acknowledged, and
+// messages of the server. If the system does not report the former, bytes that it took stand for
+// them.
 type vitals struct {
 	raw syscall.RawConn
 
@@ -33,7 +33,7 @@ func newVitals(tcp *net.TCPConn) *vitals {
 	return &vitals{raw: raw, last: time.Now()}
 }
 
-// begin says that something is sent over a connection on which nothing was due.
+// begin records that something is sent over a connection on which nothing was due.
 func (v *vitals) begin() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -47,7 +47,7 @@ func (v *vitals) wrote(n int64) {
 	v.written += n
 }
 
-// hold says that a writer waits for our own rate, by 1, or does no more, by -1.
+// hold records that one more writer waits for our own rate, by 1, or one fewer, by -1.
 func (v *vitals) hold(by int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -55,7 +55,7 @@ func (v *vitals) hold(by int) {
 	v.last = time.Now()
 }
 
-// heard says that the server said something.
+// heard records that the server sent something.
 func (v *vitals) heard() {
 	silence := v.silence(time.Now())
 	v.mu.Lock()
@@ -134,7 +134,7 @@ func (p *pulse) grant(d time.Duration) {
 	p.granted = d
 }
 
-// ended says that all bytes of the object were written.
+// ended records that all bytes of the object were written.
 func (p *pulse) ended() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -63,7 +63,7 @@ func versionName(rel string, written, now, last time.Time, key queue.Key) (name 
 // maxYear is the last one that the journal can write.
 const maxYear = 9999
 
-// version is how the version of a rewritten file is called that lies at a path: as before where it had its name before a kill.
+// version is the name of the version of a rewritten file at a path: the earlier name if it was named before a kill.
 func (w *watcher) version(path, rel string, written time.Time, key queue.Key) *queue.Version {
 	v := w.queue.Version(path)
 	if v.Key != key {
@@ -170,7 +170,7 @@ func (w *watcher) came(dir string) error {
 func (w *watcher) mention(dir string, err error) bool {
 	text := ""
 	if err != nil {
-		text, _, _ = strings.Cut(err.Error(), "\n") // the first tells
+		text, _, _ = strings.Cut(err.Error(), "\n") // the first says enough
 		_, text, _ = strings.Cut(text, ": ")        // whichever file it was
 	}
 	if w.silent == nil {

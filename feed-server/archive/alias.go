@@ -47,7 +47,7 @@ func (a *aliases) of(s *registry.Snapshot) []objectpath.Instrument {
 			a.log.Error("aliases cannot be read: their old URLs are not answered", "instrument", name, "error", err)
 			continue
 		}
-		in.Naming = nil // what is published lies below Root
+		in.Naming = nil // published paths are below Root
 		a.all = append(a.all, in)
 	}
 	return a.all

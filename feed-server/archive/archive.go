@@ -85,7 +85,7 @@ func ready(serve func(*endpoint.Request) *problem.Problem) func(*endpoint.Reques
 	}
 }
 
-// serveArchive answers what lies below Root.
+// serveArchive answers requests below Root.
 func (a *Archive) serveArchive(v *endpoint.Request) *problem.Problem {
 	t, err := parseTarget(v.URL.EscapedPath())
 	if err != nil {

@@ -203,7 +203,7 @@ func FuzzTarget(f *testing.F) {
 	})
 }
 
-// A range is all of the object, or lies in it.
+// A range covers the object or a part of it.
 func FuzzRange(f *testing.F) {
 	for _, seed := range []string{"", "bytes=0-", "bytes=-1", "bytes=1-2", "bytes=1-2,3-4", "bytes=99999999999999999999-", "bytes=-0", "bytes=2-1", "items=1-2", "bytes= 1-2", "Bytes=1-2"} {
 		f.Add(seed, int64(100))

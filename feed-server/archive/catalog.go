@@ -26,8 +26,8 @@ type Catalog interface {
 	// Children returns what a directory holds. Dir is a path without a slash at its
 	// end; empty: all of the instrument's.
 	Children(ctx context.Context, instrument, dir string) (Listing, error)
-	// Oldest returns the earliest time at which anything beneath a directory can have
-	// been observed, or else received; the zero time where that is not known.
+	// Oldest returns the earliest time at which anything beneath a directory can have been
+	// observed, or else received; the zero time if it is unknown.
 	Oldest(ctx context.Context, instrument, dir string) (time.Time, error)
 	// Named returns the object that has a name of its sender's: its current version.
 	Named(ctx context.Context, instrument, name string) (wire.Record, error)
@@ -54,7 +54,7 @@ type Listing struct {
 // Folder is a sub-directory.
 type Folder struct {
 	Name string
-	// Objects beneath it; -1 where that is not known.
+	// Objects beneath it; -1 if unknown.
 	Objects int64
 }
 
@@ -73,8 +73,8 @@ type Day struct {
 	Records iter.Seq[*wire.Record]
 }
 
-// Directory is one of an instrument's directories. Changed is about when; the zero
-// time where that is not known.
+// Directory is one of an instrument's directories. Changed is the approximate time of its last
+// change; the zero time if it is unknown.
 type Directory struct {
 	Path    string
 	Changed time.Time

@@ -21,7 +21,7 @@ type told struct {
 	all map[string]string
 }
 
-// listen has a lab's endpoints tell it.
+// listen makes it the callback of a lab's endpoints.
 func (d *told) listen(c *config) {
 	d.all = map[string]string{}
 	c.endpoint.Damaged = func(instrument string, r wire.Record, missing bool) {

@@ -43,7 +43,7 @@ func links(t *testing.T, page string) []string {
 	return all
 }
 
-// listing is a directory as JSON tells it.
+// listing is a directory in JSON.
 type listing struct {
 	Format                      int
 	Site, Instrument, Directory string

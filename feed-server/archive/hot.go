@@ -189,8 +189,8 @@ func (h *hot) reserve(size int64) bool {
 	return true
 }
 
-// borrow takes memory for something else than an object, where that can be had. Call
-// repay when it is not needed any more.
+// borrow takes memory for another purpose than an object, if it is available. Call repay when it is
+// not needed any more.
 func (h *hot) borrow(size int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -27,7 +27,7 @@ type listedFolder struct {
 	Objects *int64 `json:"objects,omitempty"`
 }
 
-// listedObject is an object in a directory as JSON tells it.
+// listedObject is an object of a directory in JSON.
 type listedObject struct {
 	Name string `json:"name"`
 	endpoint.Facts

@@ -80,8 +80,8 @@ func (a *Archive) serveRecord(v *endpoint.Request, in wire.InstrumentEntry, t ta
 	return a.answer(v, in, t, record, changed, objectAge)
 }
 
-// answer answers with an object that the client may have. Changed is when the URL got it; zero
-// where that is not to be relied on.
+// answer answers with an object that the client may have. Changed is when the URL got it; zero if
+// it is not reliable.
 func (a *Archive) answer(v *endpoint.Request, in wire.InstrumentEntry, t target, record wire.Record, changed time.Time, most time.Duration) *problem.Problem {
 	tag := `"` + record.Digest.String() + `"`
 	h := v.W.Header()

@@ -17,7 +17,7 @@ import (
 // again each time a part is sent.
 func TestOver(t *testing.T) {
 	t.Parallel()
-	const size = 64 << 20 // more than lies between a server and a client that does not read
+	const size = 64 << 20 // more than the buffers between a server and a client that does not read hold
 	l := archivetest.New(t)
 	l.Open()
 	was := *l.Snapshot()

@@ -57,7 +57,7 @@ func digits(s string) (int64, bool) {
 	return int64(n), err == nil || errors.Is(err, strconv.ErrRange) && strings.Trim(s, "0123456789") == ""
 }
 
-// within is what lies in the first size bytes.
+// within is the part in the first size bytes.
 func (p part) within(size int64) part {
 	if p.offset >= size {
 		return part{size, 0}
@@ -65,13 +65,13 @@ func (p part) within(size int64) part {
 	return part{p.offset, min(p.length, size-p.offset)}
 }
 
-// of is what lies in some bytes.
+// of returns the bytes of the part.
 func (p part) of(data []byte) []byte {
 	p = p.within(int64(len(data)))
 	return data[p.offset : p.offset+p.length]
 }
 
-// behind is what lies behind the first size bytes, counted from there.
+// behind is the part behind the first size bytes, counted from there.
 func (p part) behind(size int64) part {
 	taken := p.within(size).length
 	return part{max(0, p.offset-size), p.length - taken}

@@ -43,8 +43,8 @@ func (a *Archive) serveRobots(v *endpoint.Request) *problem.Problem {
 	})
 }
 
-// serveSitemaps answers /sitemap.xml: for each of the Site's own instruments whose archive is everybody's
-// one sitemap, of its directories. Search engines find the sitemaps of other Sites there.
+// serveSitemaps answers /sitemap.xml: for each of the Site's own instruments with a public archive one
+// sitemap, of its directories. Search engines find the sitemaps of other Sites there.
 func (a *Archive) serveSitemaps(v *endpoint.Request) *problem.Problem {
 	base := v.Base()
 	var names []string

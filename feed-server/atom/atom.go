@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atom tells people's feed readers what is new (RFC 4287): of each instrument,
-// and of all that a Feed selects.
+// Package atom serves Atom feeds (RFC 4287) of new objects: of each instrument, and of all that a
+// Feed selects.
 package atom
 
 import (
@@ -37,7 +37,7 @@ type Catalog interface {
 	// Newest returns the newest objects, the newest first; if until is set, only objects that were
 	// observed before it.
 	Newest(ctx context.Context, instrument string, most int, until time.Time) ([]*wire.Record, error)
-	// Latest returns the newest of a media type, or of any where that is empty.
+	// Latest returns the newest object of a media type; of any if it is empty.
 	Latest(instrument, mediaType string) (wire.Record, bool)
 }
 

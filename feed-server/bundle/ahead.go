@@ -17,8 +17,8 @@ const (
 	// aheadBytes of objects are read before they are sent, and aheadObjects at most.
 	aheadBytes   = 6 << 20
 	aheadObjects = 64
-	// whole is the size in bytes up to which an object is read at once, and so are members
-	// of a pack that lie behind each other, no further apart than apart.
+	// whole is the size in bytes up to which objects, and adjacent members of a pack with gaps of
+	// at most apart, are read at once.
 	whole = 4 << 20
 	apart = 8 << 10
 )
@@ -76,7 +76,7 @@ func together(all []chosen) int {
 	return n
 }
 
-// read begins to read objects that lie together; false: there is no sense in it any more.
+// read begins to read adjacent objects; false: the result is not needed any more.
 func (r *reader) read(run []chosen) bool {
 	objects := make([]*ahead, len(run))
 	var taken int64
@@ -85,7 +85,7 @@ func (r *reader) read(run []chosen) bool {
 		if o.record.Size <= whole {
 			o.taken += o.record.Size
 		}
-		if i > 0 { // with what lies between
+		if i > 0 { // with the gap between them
 			o.taken += o.record.Offset - run[i-1].record.Offset - run[i-1].record.Length
 		}
 		objects[i] = o
@@ -111,8 +111,8 @@ func (r *reader) drain() {
 	}
 }
 
-// load reads objects that lie together at once, and each by itself where that fails: then it
-// is known which one is damaged.
+// load reads adjacent objects at once. If that fails it reads each by itself, which shows which one
+// is damaged.
 func (r *reader) load(run []*ahead) {
 	if data := r.span(run); data != nil {
 		first := run[0].record.Offset

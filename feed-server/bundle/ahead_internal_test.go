@@ -27,8 +27,8 @@ func (c *counting) Get(ctx context.Context, key string, part objectstore.Range) 
 	return c.Store.Get(ctx, key, part)
 }
 
-// Members of a pack that lie together are one request, also where one of them is damaged:
-// then that one alone is not given.
+// Adjacent members of a pack are read by one request. If one of them is damaged, only that one is
+// not given.
 func TestMembersAreReadTogether(t *testing.T) {
 	t.Parallel()
 	store := &counting{Store: testenv.SharedBucket(t)}

@@ -41,7 +41,7 @@ const (
 type Catalog interface {
 	// Days returns the days that have objects, ascending.
 	Days(ctx context.Context, instrument string) ([]wire.RootDay, error)
-	// Day returns what there is of one, in the order of paths.
+	// Day returns the objects of a day, in the order of paths.
 	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
 }
 

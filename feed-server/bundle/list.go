@@ -35,7 +35,7 @@ type line struct {
 	endpoint.Facts
 }
 
-// list writes one, in two passes: the first tells its size, so that none is held.
+// list writes a list, in two passes: the first computes its size, so that no list is held.
 func (s *sending) list(h head, all []chosen) error {
 	first := append(marshal(h), '\n')
 	size := int64(len(first))

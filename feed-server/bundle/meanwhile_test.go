@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// large is more than lies between a server and a client that does not read.
+// large is more than the buffers between a server and a client that does not read hold.
 const large = 64 << 20
 
 // declared changes the only instrument of a lab.

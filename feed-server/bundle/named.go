@@ -90,8 +90,7 @@ func (s *sending) named(questions []mirrorindex.ObjectsQuestion) error {
 	return s.ends()
 }
 
-// chosenBy returns the objects that a question names, in the order in which they lie in the
-// store.
+// chosenBy returns the objects that a question names, in the order of the store.
 func (s *sending) chosenBy(q mirrorindex.ObjectsQuestion, day *catalog.Day) []chosen {
 	ids := make(map[string]bool, len(q.IDs))
 	for _, id := range q.IDs {

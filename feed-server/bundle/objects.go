@@ -163,8 +163,8 @@ type isRetracted struct {
 	by   map[string]*wire.Record // by ID
 }
 
-// lookShare is how many times longer than a look at a day took the next one waits: it
-// costs nothing while the catalog has the day, and is not to cost much where it has not.
+// lookShare is how many times longer than a look at a day took the next one waits: a look costs
+// nothing while the catalog has the day, and must not cost much otherwise.
 const lookShare = 20
 
 // look returns what became of an object that was retracted or purged; nil of others.

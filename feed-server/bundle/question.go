@@ -114,7 +114,7 @@ func (q *question) times(query url.Values) *problem.Problem {
 	return nil
 }
 
-// digest tells questions apart.
+// digest distinguishes questions.
 func (q *question) digest() (d [8]byte) {
 	h := sha256.New()
 	for _, in := range q.instruments {

@@ -75,8 +75,8 @@ func (f folder) listed() map[string]string {
 	return all
 }
 
-// A whole bundle and then its differences, unpacked in one folder, leave lists there that
-// say together what there is, and it is there.
+// A whole bundle and then its differences, unpacked in one folder, leave lists there that together
+// describe the folder.
 func TestOneFolder(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -77,7 +77,7 @@ func object(path string, r *wire.Record) uint64 {
 	return binary.BigEndian.Uint64(h.Sum(nil)) & sumMask
 }
 
-// filesOf says what files a day has.
+// filesOf identifies the files of a day.
 func filesOf(d wire.RootDay) uint64 {
 	h := sha256.Sum256(fmt.Appendf(nil, "%s %d %v %d %d %d", d.Day, d.Version, d.Parts, d.Entries, d.Duplicates, d.Bytes))
 	return binary.BigEndian.Uint64(h[:]) & sumMask
@@ -92,7 +92,7 @@ type span struct {
 // spans are the spans of one instrument, ascending and disjoint.
 type spans []span
 
-// of returns the objects of a day.
+// of returns the span that holds a day.
 func (s spans) of(day dayNumber) (span, bool) {
 	i, found := slices.BinarySearchFunc(s, day, func(s span, day dayNumber) int {
 		switch {
@@ -140,7 +140,7 @@ type lack struct {
 // lacks are the lacks of one instrument, the days ascending.
 type lacks []lack
 
-// of returns those of a day.
+// of returns the lacking objects of a day.
 func (l lacks) of(day dayNumber) map[uint64]bool {
 	var all map[uint64]bool
 	for _, one := range l {

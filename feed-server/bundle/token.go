@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// A token says what was in a bundle, so that another holds what changed since. It knows
-// sums alone: one of the newest days each, and of what is older one of each month. A day
-// to which only newer objects were added gives those; of what changed otherwise, as by
-// data that came late, the day, or the month, is given again. Beside the sums it names
-// objects that are counted there and were left out.
+// A token describes what was in a bundle, so that a later bundle holds what changed since. It has
+// only sums: one for each of the newest days, and one for each older month. A day to which only
+// newer objects were added yields those; a day, or a month, that changed otherwise, as by data that
+// came late, is given again. Beside the sums it names objects that they count and that were left
+// out.
 
 const (
 	tokenFormat = 1

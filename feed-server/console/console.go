@@ -40,7 +40,7 @@ const (
 
 // Catalog knows the newest objects. internal/catalog is one.
 type Catalog interface {
-	// Latest returns the newest object of a media type, or of any where that is empty.
+	// Latest returns the newest object of a media type; of any if it is empty.
 	Latest(instrument, mediaType string) (wire.Record, bool)
 }
 

@@ -36,13 +36,13 @@ type update struct {
 	// Layout differs if the instruments do.
 	Layout string    `json:"layout"`
 	Rows   []updated `json:"rows,omitempty"`
-	// SpaceWeather is there where it is another.
+	// SpaceWeather is set if it changed.
 	SpaceWeather *weather `json:"spaceWeather,omitempty"`
 	// Line is what came of the dataset that was asked for.
 	Line json.RawMessage `json:"line,omitempty"`
 }
 
-// alive is what an event tells where nothing changed for a while.
+// alive is the event that is sent if nothing changed for a while.
 type alive struct {
 	Format int   `json:"format"`
 	Now    int64 `json:"now"`
@@ -57,8 +57,8 @@ type updated struct {
 	Picture  *picture `json:"picture,omitempty"`
 }
 
-// serveEvents tells a page of what changes. It is asked ?since= when in milliseconds since
-// 1970 the page was made, and ?line= which dataset it draws.
+// serveEvents sends a page its changes. The query has ?since=, when the page was made in
+// milliseconds since 1970, and ?line=, the dataset that it draws.
 func (c *Console) serveEvents(v *endpoint.Request) *problem.Problem {
 	if p := v.Ready(); p != nil {
 		return p

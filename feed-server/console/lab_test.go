@@ -60,7 +60,7 @@ func sends(name, station string, cadence time.Duration, access *wire.AccessEntry
 	}
 }
 
-// update is what an event tells.
+// update is the content of an event.
 type update struct {
 	At     int64
 	Layout string

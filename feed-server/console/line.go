@@ -112,7 +112,7 @@ func (l *lines) follow(in *wire.InstrumentEntry, channel wire.ChannelEntry, set 
 	return is, nil
 }
 
-// leave is said by who does not see a line any more.
+// leave ends one viewer's use of a line.
 func (l *lines) leave(is *line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

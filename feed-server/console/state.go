@@ -13,7 +13,8 @@ import (
 // underEmbargo is the state of an instrument whose new data the reader may not see.
 const underEmbargo = "UnderEmbargo"
 
-// mirrored is the state of an instrument of another Site, which tells there whether its data arrives.
+// mirrored is the state of an instrument of another Site, which reports there whether its data
+// arrives.
 const mirrored = "Mirrored"
 
 // State is whether data of an instrument arrives: a reason of the condition DataFlowing.

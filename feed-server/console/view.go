@@ -65,7 +65,7 @@ type row struct {
 	changed time.Time
 }
 
-// picture is an instrument's newest object where that is one.
+// picture is an instrument's newest object if that is a picture.
 type picture struct {
 	URL string `json:"url"`
 	// At is when it was observed, else received.

@@ -37,7 +37,7 @@ type Config struct {
 	Metrics   prometheus.Registerer
 }
 
-// Teller tells; Run does it.
+// Teller reports damaged objects; Run does the work.
 type Teller struct {
 	cfg   Config
 	queue chan wire.Damage
@@ -52,7 +52,7 @@ func New(cfg Config) *Teller {
 			"Damaged objects of which the archivist was told, or was not and why.", "result")}
 }
 
-// Tell takes note of an object. It never blocks.
+// Tell queues an object to be reported. It never blocks.
 func (t *Teller) Tell(instrument string, r wire.Record, missing bool) {
 	cause := wire.DamageDamaged
 	if missing {
@@ -65,7 +65,7 @@ func (t *Teller) Tell(instrument string, r wire.Record, missing bool) {
 	}
 }
 
-// Run tells until ctx ends.
+// Run reports objects until ctx ends.
 func (t *Teller) Run(ctx context.Context) error {
 	for {
 		select {

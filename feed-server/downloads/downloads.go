@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package downloads counts what is asked of the archive, by instrument, day, class of
-// client and reader, and tells the Site.
+// Package downloads counts requests to the archive, by instrument, day, class of client and reader,
+// and reports them to the Site.
 //
-// As in the ledger each incarnation writes its own absolute totals, so that what is written
-// twice counts once. Answers that an incarnation gave in its last seconds before it was killed
-// are not counted.
+// As in the ledger each incarnation writes its own absolute totals, so that what is written twice
+// counts once. Answers that an incarnation gave in its last seconds before it was killed are not
+// counted.
 package downloads
 
 import (
@@ -133,7 +133,7 @@ func (c *Counter) Run(ctx context.Context) error {
 	}
 }
 
-// write tells the Site the totals that changed, and forgets days that are over.
+// write reports the totals that changed to the Site, and forgets days that are over.
 func (c *Counter) write(ctx context.Context) error {
 	if c.kv == nil {
 		kv, err := c.cfg.JetStream.KeyValue(ctx, wire.DownloadsBucket(c.cfg.Site))

@@ -248,7 +248,8 @@ func withPort(host, port string) string {
 	return host + ":" + port
 }
 
-// misplaced says that a believed proxy serves the Site below a path, where links, which begin at the root, lead elsewhere.
+// misplaced returns a problem if a trusted proxy serves the Site below a path, where links, which begin at the root, lead
+// elsewhere.
 func (a *Admission) misplaced(v *Request) *problem.Problem {
 	prefix := strings.Trim(lastOf(v.Header.Values("X-Forwarded-Prefix")), "/")
 	if prefix == "" || !a.cfg.Proxies.Trusted(v.Request) {

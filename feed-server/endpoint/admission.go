@@ -19,7 +19,7 @@ import (
 // invalid credentials.
 const doubtedLookups = 8
 
-// AdmissionConfig says what is shared out among clients.
+// AdmissionConfig is the configuration of an Admission.
 type AdmissionConfig struct {
 	Limits Limits
 	// Certificates name the authorities that sign readers' certificates; nil without TLS.
@@ -51,7 +51,7 @@ type Admission struct {
 	doubted  *semaphore.Weighted
 	edge     *edge
 	requests *Places
-	// Precedence says who gives way to whom.
+	// Precedence decides which clients give way.
 	Precedence *Precedence
 	// Sockets are the server's; Connections are the places of live answers.
 	Sockets     *Sockets

@@ -30,8 +30,8 @@ func (c Class) String() string {
 // robots are parts of the User-Agent of programs that call themselves browsers.
 var robots = []string{"bot", "crawl", "spider", "slurp", "httrack", "scrapy", "archiver"}
 
-// ClassOf tells a client's class by its User-Agent: browsers, and only they and who
-// imitates them, begin with Mozilla.
+// ClassOf returns a client's class by its User-Agent: only browsers, and clients that imitate them,
+// begin with Mozilla.
 func ClassOf(r *http.Request) Class {
 	agent := r.UserAgent()
 	if !strings.HasPrefix(agent, "Mozilla/") && !strings.HasPrefix(agent, "Opera/") {

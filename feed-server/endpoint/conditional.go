@@ -21,9 +21,9 @@ const (
 	Failed
 )
 
-// Evaluate compares what a request has with what there is: a strong entity tag, in
-// its quotes, and when it changed, to the second; the zero time where that is not to
-// be relied on. Ranges are another matter, see RangeHolds.
+// Evaluate evaluates a request's conditions against the current content: a strong entity tag, in
+// its quotes, and the time of its change, to the second; the zero time if that is not reliable. For
+// ranges see RangeHolds.
 func Evaluate(r *http.Request, tag string, changed time.Time) Condition {
 	if match := lines(r, "If-Match"); match != "" {
 		if !Listed(match, tag, false) {
@@ -48,7 +48,7 @@ func Evaluate(r *http.Request, tag string, changed time.Time) Condition {
 	return Proceed
 }
 
-// RangeHolds reports whether the range that a request asks for is one of what there is
+// RangeHolds reports whether the range that a request asks for is a range of the current content
 // (If-Range, RFC 9110, section 13.1.5).
 func RangeHolds(r *http.Request, tag string, changed time.Time) bool {
 	condition := strings.TrimSpace(r.Header.Get("If-Range"))

@@ -17,13 +17,12 @@ const SendBuffer = 128 << 10
 // Listen listens at host:port.
 //
 // A connection's send buffer is left to the kernel, which fits it to the path, up to
-// net.ipv4.tcp_wmem (4 MiB by default). If the round trip takes 100 ms, one download gets 22
-// MB/s that way, but 2.3 MB/s with a fixed buffer of SendBuffer, and 3.4 MB/s with the largest
-// that may be asked for (net.core.wmem_max, 208 KiB by default). Listen bounds the data that
-// lies in the buffer and is not on its way (TCP_NOTSENT_LOWAT, tcp(7)), which costs no speed. A
-// client that does not read soon has nothing on its way, so it costs SendBuffer; and the data
-// on its way to all others is together no more than the pod's bandwidth times the time that it
-// takes.
+// net.ipv4.tcp_wmem (4 MiB by default). If the round trip takes 100 ms, one download gets 22 MB/s
+// that way, but 2.3 MB/s with a fixed buffer of SendBuffer, and 3.4 MB/s with the largest that may
+// be asked for (net.core.wmem_max, 208 KiB by default). Listen bounds the data that is in the
+// buffer and not on its way (TCP_NOTSENT_LOWAT, tcp(7)), which costs no speed. A client that does
+// not read soon has nothing on its way, so it costs SendBuffer; and the data on its way to all
+// others is together no more than the pod's bandwidth times the time that it takes.
 func Listen(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

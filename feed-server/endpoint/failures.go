@@ -44,7 +44,7 @@ func newFailures(limits Limits, cfg AdmissionConfig) *failures {
 	}
 }
 
-// tooMany says that an address failed too often for another failure now.
+// tooMany reports whether an address failed so often that another failure now exceeds its limit.
 func (f *failures) tooMany(address netip.Addr) bool {
 	for _, l := range f.limits(address) {
 		if l.Tokens() < 1 {

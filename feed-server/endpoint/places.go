@@ -16,7 +16,7 @@ const (
 	readersShare = 4
 	// addressShare is the part of the others that one address may hold.
 	addressShare = 8
-	// leastPerAddress is what one address may hold where that is few: a browser opens six
+	// leastPerAddress is what one address may hold if its share is smaller: a browser opens six
 	// connections, and several people share an address.
 	leastPerAddress = 16
 )

@@ -46,7 +46,7 @@ type Request struct {
 	slow bool
 	// turns that the answer has one of; nil: it needs none.
 	turns *Turns
-	// observed is when what was asked for was observed, where that is one object.
+	// observed is when the requested object was observed, if the request is for one object.
 	observed time.Time
 	// about is the instrument whose data is asked for; shares are the bytes of each where
 	// there are several.
@@ -108,8 +108,7 @@ func (v *Request) Base() string { return v.check.base(v) }
 // About sets the instrument that the request is counted for.
 func (v *Request) About(instrument string) { v.about = instrument }
 
-// Share says that so many bytes of an instrument's data were sent, where an answer is
-// about several.
+// Share records that so many bytes of an instrument's data were sent, in an answer about several.
 func (v *Request) Share(instrument string, bytes int64) {
 	if v.about != "" {
 		return
@@ -141,7 +140,7 @@ func (v *Request) MayRead(name string) bool {
 	return known && v.Verdict(in, name, time.Time{}) == nil
 }
 
-// Ready says that this replica does not know the Site's Instruments; nil: it does.
+// Ready returns a problem if this replica does not know the Site's Instruments yet.
 func (v *Request) Ready() *problem.Problem {
 	if v.Snapshot.Revision > 0 {
 		return nil
@@ -149,8 +148,8 @@ func (v *Request) Ready() *problem.Problem {
 	return problem.New(http.StatusServiceUnavailable, "this replica does not know the Site's Instruments yet").After(RetryAway)
 }
 
-// Verdict says why the client may not have what was observed at a time; nil: it may. The zero time
-// asks for the instrument as such.
+// Verdict returns the problem if the client may not have data observed at a time; nil: it may. The
+// zero time asks for the instrument as such.
 func (v *Request) Verdict(in wire.InstrumentEntry, what string, observed time.Time) *problem.Problem {
 	if !observed.IsZero() {
 		v.observed = observed
@@ -183,7 +182,7 @@ func (v *Request) Embargoed(in wire.InstrumentEntry) bool {
 const EmbargoStep = time.Minute
 
 // ArchiveTag returns a tag of what the archive holds of an instrument. If some of that is hidden from the client, it is
-// the minute, since the tag would tell when something arrives.
+// the minute, since the tag would reveal when something arrives.
 func (v *Request) ArchiveTag(in wire.InstrumentEntry, tag string) string {
 	if v.Embargoed(in) {
 		return v.Now.UTC().Truncate(EmbargoStep).Format(time.RFC3339)

@@ -158,8 +158,8 @@ func (s *Sockets) release(k *socket) {
 	k.place = nil
 }
 
-// Identified says that a request has shown a valid token or certificate: its connection
-// is not closed for others.
+// Identified records that a request has shown a valid token or certificate: its connection is not
+// closed for others.
 func (s *Sockets) Identified(r *http.Request) {
 	c := ConnectionOf(r)
 	s.mu.Lock()

@@ -38,7 +38,7 @@ type Turns struct {
 	has     map[client]int
 	served  map[client]uint64
 	count   uint64
-	waiting list.List // of *waiter, who came first in front
+	waiting list.List // of *waiter, the first to come in front
 	// kept is how many of the free ones are for readers alone, as long as they are free.
 	kept int
 	// waits is how many of each client and of each network wait, and anonymous how many who show nothing.

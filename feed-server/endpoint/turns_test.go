@@ -26,7 +26,7 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 	turns := NewTurns(8)
 	over, cancel := context.WithCancel(t.Context())
-	cancel() // who does not get one at once waits for none
+	cancel() // a client that does not get a turn at once waits for none
 	taken := map[string][]func(){}
 	if most := turns.MaxOf(from("192.0.2.1", "")); most != 3 {
 		t.Errorf("one who shows nothing has %d turns at most, want the 3 below", most)
@@ -81,11 +81,12 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// All of a network of 48 bits of IPv6 have no more turns than one client, and who had none yet is before who had one.
+// All clients of an IPv6 network of 48 bits have no more turns than one client, and a client that had none yet
+// precedes one that had one.
 func TestTurnsOfANetwork(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(t.Context())
-	cancel() // who does not get one at once waits for none
+	cancel() // a client that does not get a turn at once waits for none
 	turns := NewOpenTurns(4, TurnPatience)
 	var taken []func()
 	for i := range 64 {

@@ -14,7 +14,7 @@ import "time"
 // Item is what is counted, replaced and sampled: a notice, or one datagram of a
 // telemetry message.
 type Item struct {
-	// Key tells sources apart: an instrument, or a channel of one.
+	// Key distinguishes sources: an instrument, or a channel of one.
 	Key string
 	// At is the item's time: the time of observation if it is known, otherwise the time of receipt.
 	At time.Time

@@ -48,7 +48,7 @@ func NewSample(interval time.Duration, out *Latest) (*Sample, error) {
 	return &Sample{interval: interval, sources: map[string]*sampled{}, waiting: list.New(), out: out}, nil
 }
 
-// Interval of an item: those with one index lie in one interval.
+// Interval returns the index of the interval of an item's time.
 func (s *Sample) Interval(at time.Time) (index int64) {
 	return floorDiv(at.UnixNano(), int64(s.interval))
 }

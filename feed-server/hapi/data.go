@@ -175,7 +175,7 @@ func prelude(of info, q question, some bool) ([]byte, error) {
 	return append(append([]byte{'#'}, b...), '\n'), nil
 }
 
-// refusal says what is wrong before anything was sent.
+// refusal is the answer to an error before anything was sent.
 func refusal(err error) *problem {
 	if errors.Is(err, errTooMuch) {
 		return failure(codeTooMuch, "ask for a shorter time").of(err)

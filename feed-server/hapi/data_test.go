@@ -162,7 +162,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// Objects whose names tell times that have no nanoseconds in 64 bits hide nothing of the others.
+// Objects whose names have times beyond nanoseconds in 64 bits hide nothing of the others.
 func TestTimesOutOfRange(t *testing.T) {
 	e := wire.InstrumentEntry{Instrument: "boulder", Access: public, Channels: []wire.ChannelEntry{{Name: "x", Suffix: ".csv",
 		Payload:    wire.PayloadEntry{Type: wire.PayloadCSV, Separator: ","},
@@ -284,7 +284,7 @@ func TestConditional(t *testing.T) {
 	}
 }
 
-// TestHead: the head says what there would be, and nothing is read for it.
+// TestHead: HEAD has the headers of GET, and no object is read for it.
 func TestHead(t *testing.T) {
 	l := newMagnetometer(t)
 	target := l.url + "/data?" + between("mag/field", start, start.Add(time.Minute))

@@ -133,7 +133,7 @@ func (h *Handler) newDataset(c *caller, entry wire.InstrumentEntry, channel wire
 	}
 	d.open = c.decide(&entry, c.now) == access.Granted
 	if !d.open && entry.Access != nil {
-		// The one function draws the line; this only finds where it lies.
+		// That function decides; this only finds the boundary.
 		d.horizon = c.now.Add(-entry.Access.Embargo()).Truncate(time.Second)
 	}
 	if !d.open && c.decide(&entry, d.horizon.Add(-1)) != access.Granted {
@@ -173,7 +173,7 @@ func publishedName(r *wire.Record) string {
 // span is from when (included) to when (excluded) a dataset has data.
 type span struct {
 	start, stop time.Time
-	// sample is a while in which it has some; both zero where that is not known.
+	// sample is a time range that has some samples; both ends are zero if none is known.
 	sampleStart, sampleStop time.Time
 }
 

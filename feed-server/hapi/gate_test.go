@@ -103,7 +103,7 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// broken stores a segment whose second packet came in by an interface that it has not.
+// broken stores a segment whose second packet names an interface that the segment lacks.
 func (l *lab) broken(t testing.TB, first uint64, at time.Time) *wire.Record {
 	t.Helper()
 	one, _, _ := newSegment(t, sample(at, "1,2,3,4,x"))

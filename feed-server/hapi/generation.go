@@ -25,7 +25,7 @@ type told struct {
 	ResourceID      string `json:"resourceID,omitempty"`
 	DatasetCitation string `json:"datasetCitation,omitempty"`
 	LicenseURL      string `json:"licenseURL,omitempty"`
-	// Credit is what to show beside the data, License what there is no page for.
+	// Credit is what to show beside the data, License a license that has no URL.
 	Credit  string `json:"x_credit,omitempty"`
 	License string `json:"x_license,omitempty"`
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hapi serves the data of declared channels by time and parameter, as HAPI 3.3
-// says (Heliophysics Application Programmer's Interface, doi:10.5281/zenodo.16618741).
-// Each channel of an Instrument is a dataset, <instrument>/<channel>.
+// (Heliophysics Application Programmer's Interface, doi:10.5281/zenodo.16618741). Each channel of
+// an Instrument is a dataset, <instrument>/<channel>.
 //
-// Data is decoded while it is sent, from the objects and segments in which it lies
-// (source.go), in the order of its times (merge.go); what a request holds in memory does
-// not grow with its span. Start reading at Handler.answer, then data.go.
+// Data is decoded while it is sent, from its objects and segments (source.go), in the order of its
+// times (merge.go); what a request holds in memory does not grow with its span. Start reading at
+// Handler.answer, then data.go.
 package hapi
 
 import (
@@ -124,8 +124,8 @@ func (h *Handler) request(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// paced gives a client time for each piece of an answer, and no longer: who does not read
-// keeps no turn.
+// paced gives a client time for each piece of an answer, and no longer: a client that does not read
+// loses its turn.
 type paced struct {
 	http.ResponseWriter
 	request *endpoint.Request

@@ -229,7 +229,7 @@ func TestAccess(t *testing.T) {
 		answer, _ := l.get(t, "/data", "dataset=later/field&start=2026-11-20T22:00Z&stop=2026-11-20T23:00Z", basic(asker)...)
 		return answer.Header.Get("ETag")
 	}
-	for i := uint64(2); ; i++ { // a tag does not tell when something arrives under embargo, but by the minute
+	for i := uint64(2); ; i++ { // a tag reveals the arrival of data under embargo only to the minute
 		minute, before, readers := time.Now().Truncate(time.Minute), tag(""), tag("uni")
 		l.segment(t, "later", "raw", i, sample(second(3600+int(i)), "1,2,3,4,z"))
 		after := tag("")

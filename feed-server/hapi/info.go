@@ -50,7 +50,7 @@ const timeName = "Time"
 // types are HAPI's names of parameter types.
 var types = map[string]string{wire.ParameterDouble: "double", wire.ParameterInteger: "integer", wire.ParameterString: "string"}
 
-// describe says what a dataset holds, of the chosen parameters; nil chooses all. It follows the
+// describe is the info of a dataset, for the chosen parameters; nil chooses all. It follows the
 // description is, and adds what the other generations said.
 func (d *dataset) describe(s span, chosen []int, is said, others []wire.Description) info {
 	utc := "UTC"

@@ -41,7 +41,7 @@ var (
 
 func ptr[T any](v T) *T { return &v }
 
-// lab is a bucket, the records of what lies in it, and a server.
+// lab is a bucket, the records of its objects, and a server.
 type lab struct {
 	store       objectstore.Store
 	records     map[string][]wire.Record
@@ -179,7 +179,7 @@ type datagram struct {
 	payload string
 }
 
-// segment stores a segment of datagrams, whose first stream sequence tells it apart.
+// segment stores a segment of datagrams, identified by its first stream sequence.
 func (l *lab) segment(t testing.TB, instrument, channel string, first uint64, datagrams ...datagram) *wire.Record {
 	t.Helper()
 	data, from, to := newSegment(t, datagrams...)

@@ -9,7 +9,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// If a late object of a day tells its time, objects of that day that tell none count as observed at any time of the day; segments all tell theirs.
+// If a late object of a day has a time, objects of that day without one count as observed at any time of the day; all segments have one.
 func TestBounds(t *testing.T) {
 	late := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 	midnight := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)

@@ -111,8 +111,8 @@ func pairRecord(id string, receivedAt time.Time) wire.Record {
 	return wire.Record{ID: id, Key: id, State: wire.StateCurrent, ReceivedAt: receivedAt, Digest: wire.Digest(sha256.Sum256([]byte(id)))}
 }
 
-// TestMergeProperty: whatever pairs lie in whatever objects, in whatever order, each time
-// comes once, in order, with what was received last and is not missing.
+// TestMergeProperty: for any distribution of pairs over objects, in any order, each time comes
+// once, in order, with the value that was received last and is not missing.
 func TestMergeProperty(t *testing.T) {
 	const delay = 2 * time.Hour
 	objects := newPairs(t, delay)

@@ -16,9 +16,9 @@ const timeWidth = 8
 type rows struct {
 	width int
 	data  []byte
-	// order is in which order they are to be read; nil: as they lie.
+	// order is the order in which they are to be read; nil: as stored.
 	order []int32
-	// sorted as long as they lie in order. last is the time of the last one.
+	// sorted as long as they are stored in order. last is the time of the last one.
 	sorted bool
 	last   int64
 }

@@ -28,7 +28,7 @@ var errTooMuch = errors.New("too many objects hold one time: their samples do no
 // budget is the memory of one request.
 type budget struct{ free int }
 
-// take reserves, or says that there is not enough.
+// take reserves memory, or returns an error if there is not enough.
 func (b *budget) take(n int) error {
 	if n > b.free {
 		return errTooMuch
@@ -151,7 +151,7 @@ func (m *merger) fill(ctx context.Context, s *source, yield func(int, error) boo
 	return err
 }
 
-// undecodable returns how many records could not be read, where that is all that err says.
+// undecodable returns how many records could not be read, if err is only about these.
 func undecodable(err error) (records int, other error) {
 	if bad, ok := errors.AsType[*decode.Undecodable](err); ok {
 		return bad.Records, nil

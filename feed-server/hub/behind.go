@@ -29,7 +29,7 @@ const (
 type behind struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	// The result of the read, once done is closed. Recreated: the stream is another one.
+	// The result of the read, once done is closed. Recreated: the stream was recreated.
 	batch     Batch
 	recreated bool
 	err       error
@@ -56,7 +56,7 @@ func (c *Cursor) begin(most Most) *behind {
 	return b
 }
 
-// catchUp returns what was read, where that is done.
+// catchUp returns the result of the read, once it is done.
 func (c *Cursor) catchUp() (Batch, Wait, bool, error) {
 	b := c.behind
 	select {
@@ -90,8 +90,7 @@ func (c *Cursor) catchUp() (Batch, Wait, bool, error) {
 	return Batch{Epoch: b.batch.Epoch, Missing: missing}, Wait{}, true, nil
 }
 
-// read asks the stream for messages from a sequence on, and says which of them left
-// it.
+// read asks the stream for messages from a sequence on, and returns which of them left it.
 func (h *Hub) read(ctx context.Context, epoch string, from uint64, most Most) (Batch, error) {
 	b := Batch{Epoch: epoch, Next: from}
 	answer, err := jetstreamext.GetBatch(ctx, h.cfg.JetStream, h.cfg.Stream, most.Messages,
@@ -163,8 +162,8 @@ func holes(b Batch, from uint64, state jetstream.StreamState) *Missing {
 	return &m
 }
 
-// deleted reports whether what lies from one sequence up to before another, and did not
-// come, left the stream.
+// deleted reports whether the messages from one sequence up to before another, which did not come,
+// left the stream.
 func deleted(state jetstream.StreamState, from, to uint64) bool {
 	return from < to && (state.FirstSeq > from || state.NumDeleted > 0)
 }
@@ -189,7 +188,7 @@ func (h *Hub) goneTo(ctx context.Context, epoch string, from, last uint64) error
 			gone++
 		}
 	}
-	if first := info.State.FirstSeq; first > from { // what lies before it is not listed
+	if first := info.State.FirstSeq; first > from { // earlier messages are not listed
 		gone += min(first, last+1) - from
 	}
 	if gone <= last-from {

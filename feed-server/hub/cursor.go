@@ -30,8 +30,8 @@ type Batch struct {
 	Missing  *Missing
 	Epoch    string
 	Messages []*Message
-	// Next is the sequence to go on with: of what lies before it nothing is wanted
-	// any more. 0 beside what is Missing: the place stays, others between follow.
+	// Next is the sequence to continue with: nothing before it is wanted any more. 0 beside what is
+	// Missing: the place stays, others between follow.
 	Next uint64
 }
 
@@ -192,8 +192,8 @@ type Position struct {
 // Position returns where the cursor is.
 func (c *Cursor) Position() Position { return Position{c.place.Ring, c.next, c.wanted} }
 
-// Lag is what lies between the position and the newest message. It looks at no
-// more than lookedAt messages.
+// Lag counts the messages between the position and the newest message. It looks at no more than
+// lookedAt messages.
 func (p Position) Lag() Lag {
 	if p.ring == nil {
 		return Lag{}

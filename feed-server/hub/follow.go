@@ -27,7 +27,7 @@ const (
 type Config struct {
 	JetStream jetstream.JetStream
 	Stream    string
-	// Budget says how much of the stream's end is held in memory; streams may share it.
+	// Budget bounds how much of the stream's end is held in memory; streams may share it.
 	Budget *Budget
 	Logger *slog.Logger
 }
@@ -38,7 +38,7 @@ type Hub struct {
 
 	mu      sync.Mutex
 	current Place
-	// changed is closed when there is another current ring.
+	// changed is closed when the current ring is replaced.
 	changed chan struct{}
 }
 
@@ -108,8 +108,8 @@ func (h *Hub) follow(ctx context.Context) error {
 	})
 }
 
-// afterHole has the ring begin again behind the last hole in what came, and returns what lies
-// behind it. Consumers read the messages before it from the stream, which also says which are gone.
+// afterHole has the ring begin again behind the last hole in what came, and returns the messages
+// behind it. Consumers read earlier messages from the stream, which also shows which are gone.
 func (h *Hub) afterHole(ctx context.Context, ring *Ring, next uint64, came []stream.Message) ([]stream.Message, error) {
 	if came[len(came)-1].Sequence == next+uint64(len(came))-1 {
 		return came, nil

@@ -34,7 +34,7 @@ type Message struct {
 	Backfill bool
 	// Leaf is what a Feed lists that carries the Site as a leaf: wire.LeafInstruments.
 	Leaf string
-	// Part says that it holds one datagram of several that came together.
+	// Part: it holds one datagram of several that came together.
 	Part bool
 	// Last is the index in the stream's message of the last datagram that it holds: 0
 	// of notices.

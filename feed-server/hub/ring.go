@@ -57,8 +57,7 @@ func (r *Ring) hold(bytes int) {
 	r.budget.used.Add(int64(bytes))
 }
 
-// wake tells all that something changed. Readers that are woken first run first, as far as
-// there are processors.
+// wake wakes all readers. Readers that are woken first run first, as far as there are processors.
 func (r *Ring) wake() {
 	close(r.urgent)
 	close(r.changed)
@@ -93,8 +92,8 @@ func (r *Ring) drop() {
 	r.messages = r.messages[1:]
 }
 
-// Skip lets go of all that lies before a sequence which is beyond the newest: what
-// lies between left the stream before it came here.
+// Skip discards everything before a sequence which is beyond the newest: the messages in between
+// left the stream before they came here.
 func (r *Ring) Skip(to uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +195,7 @@ func (r *Ring) search(from uint64) int {
 	return low
 }
 
-// Lag is what lies between a consumer and the newest message.
+// Lag is how far a consumer is behind the newest message.
 type Lag struct {
 	// Messages that the consumer wants, and Bytes of them.
 	Messages uint64

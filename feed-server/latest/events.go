@@ -47,8 +47,8 @@ func newObject(in wire.InstrumentEntry, r *wire.Record) Object {
 	}
 }
 
-// URL is the path of an object's URL or, where that is not known yet, of the latest,
-// with a query that no other object has.
+// URL is the path of an object's URL or, if that is not known yet, of the latest, with a query that
+// no other object has.
 func URL(in wire.InstrumentEntry, r *wire.Record) string {
 	if !archive.Addressed(in, r) {
 		return Root + in.Instrument + "?" + r.Digest.String()[:16]

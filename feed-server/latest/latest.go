@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package latest serves the newest object of each instrument under one URL, and tells
-// pages when there is another, so that they need not ask again and again.
+// Package latest serves the newest object of each instrument under one URL, and notifies pages of
+// newer ones, so that they need not poll.
 package latest
 
 import (
@@ -29,7 +29,7 @@ const (
 
 // Catalog knows the newest objects. internal/catalog is one.
 type Catalog interface {
-	// Latest returns the newest object of a media type, or of any where that is empty.
+	// Latest returns the newest object of a media type; of any if it is empty.
 	Latest(instrument, mediaType string) (wire.Record, bool)
 	// Newest returns the newest objects, the newest first; if until is set, only objects that were
 	// observed before it.
@@ -125,7 +125,7 @@ func (l *Latest) find(v *endpoint.Request, in wire.InstrumentEntry, what string)
 	return newest, found, nil
 }
 
-// nothingLatest says that there is no object. The client may read the instrument.
+// nothingLatest is the answer if there is no object. The client may read the instrument.
 func nothingLatest(in wire.InstrumentEntry, what string) *problem.Problem {
 	if slices.ContainsFunc(in.Channels, func(c wire.ChannelEntry) bool { return c.Datagrams != "" }) {
 		return problem.New(http.StatusNotFound, "nothing is published as %s: its telemetry is no object, /hapi serves the values", what)

@@ -159,7 +159,8 @@ func expired(day *catalog.Day) (is bool) {
 // maxSkew is how far the clock of a mirror may be ahead before it is logged.
 const maxSkew = time.Minute
 
-// report notes how a run of a mirror ended. A mirror whose clock is ahead says so in the future: it has what there is by now, and no more.
+// report notes how a run of a mirror ended. A mirror whose clock is ahead reports a time in the future: it has the objects up to now, and
+// no more.
 func (x *Index) report(ctx context.Context, reader string, run *mirrorindex.ConfirmRun, now time.Time) error {
 	kv, err := x.cfg.JetStream.KeyValue(ctx, wire.StatusBucket(x.cfg.Site))
 	if err != nil {

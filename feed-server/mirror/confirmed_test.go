@@ -160,7 +160,7 @@ func TestConfirmed(t *testing.T) {
 	}
 }
 
-// A mirror whose clock is ahead has what there is by now.
+// A mirror whose clock is ahead has the objects up to now.
 func TestConfirmedAhead(t *testing.T) {
 	t.Parallel()
 	l := newConfirmLab(t)

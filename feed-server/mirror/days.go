@@ -128,7 +128,7 @@ func (x *Index) month(v *endpoint.Request, out *lines, in wire.InstrumentEntry, 
 	if !together || listed == 0 {
 		return nil
 	}
-	if withheld { // the rest would tell what the whole does not
+	if withheld { // a sum without the withheld days would be wrong
 		all.Entries, all.Bytes = 0, 0
 	}
 	all.Tag = hex.EncodeToString(tag.Sum(nil)[:12])

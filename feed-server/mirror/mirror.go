@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mirror tells programs that copy the archive what there is to copy, so that the
-// cost of asking follows what changed and not what the archive holds. internal/mirrorindex
-// has the documents.
+// Package mirror lists for programs that copy the archive what there is to copy, so that the cost
+// of asking depends on what changed and not on the size of the archive. internal/mirrorindex has
+// the documents.
 package mirror
 
 import (
@@ -40,7 +40,7 @@ type Catalog interface {
 	Days(ctx context.Context, instrument string) ([]wire.RootDay, error)
 	// DayTag returns the tag of a day without reading it.
 	DayTag(ctx context.Context, instrument string, day wire.Day) (string, error)
-	// Day returns what there is of one, in the order of paths.
+	// Day returns the objects of a day, in the order of paths.
 	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
 }
 

@@ -133,7 +133,7 @@ func objects(l *archivetest.Lab, questions ...any) map[string]string {
 	}
 }
 
-// A tag changes with what lies below it, and nothing else is asked for.
+// A tag changes with the content below it, and nothing else is asked for.
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

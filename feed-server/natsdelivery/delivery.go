@@ -36,7 +36,7 @@ const (
 	lastPause      = 10 * time.Second
 )
 
-// Config says who works, and for which Site.
+// Config identifies the feed server and its Site, and has its dependencies.
 type Config struct {
 	// Site is the Site's code. Pod and Incarnation identify the feed server and its incarnation.
 	Site, Pod, Incarnation string
@@ -51,8 +51,8 @@ type Config struct {
 	// Consumers report what is measured.
 	Consumers *state.Consumers
 
-	// WIS2 makes a WIS2 notification of a notice that the stream took at a time, and its
-	// ID; nil: there is nothing to tell. It is asked for consumers of such.
+	// WIS2 makes a WIS2 notification of a notice that the stream took at a time, and its ID; nil:
+	// there is nothing to announce. It is called for consumers of WIS2 notifications.
 	WIS2 func(n wire.Notice, at time.Time) (id string, data []byte)
 
 	// WatchInterval is how often durables are looked at (a second).

@@ -11,8 +11,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A feed server is killed, and what consumers had acknowledged leaves the stream. Who
-// takes over tells those nothing, that selected it or not; what waited it tells.
+// A feed server is killed, and messages that consumers had acknowledged leave the stream. The feed
+// server that takes over reports no gap to these consumers, whether they selected the messages or
+// not; it reports waiting messages that left.
 func TestKilledAfterAcknowledged(t *testing.T) {
 	l, _ := oneServer(t)
 	entry := func(name string, instruments ...string) wire.ConsumerEntry {

@@ -100,8 +100,8 @@ func (w *watch) set(ctx context.Context, s *watched, marks map[string]uint64, or
 	return nil
 }
 
-// passOver moves marks over what is acknowledged though the floor lies before it:
-// where a single message keeps the floor, that is everything else that was given.
+// passOver moves marks past messages that are acknowledged though the floor is before them: if a
+// single message keeps the floor, these are all others that were given.
 func (w *watch) passOver(ctx context.Context, s *watched, marks map[string]uint64) error {
 	if s.info.NumAckPending != 1 || len(marks) < 2 {
 		return nil
@@ -142,8 +142,8 @@ func left(was wire.DeliveryPlace, from, first uint64) *missing {
 	return gap(was, from, to)
 }
 
-// gap is what lies from one sequence up to before another; nil where nothing does. No
-// more is missing than waited.
+// gap is the loss from one sequence up to before another; nil if it is empty. It counts no more
+// messages than waited.
 func gap(was wire.DeliveryPlace, from, to uint64) *missing {
 	if from >= to {
 		return nil

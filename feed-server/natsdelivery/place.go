@@ -9,10 +9,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// sighting is what a look at a durable and its stream shows. The stream itself is
-// looked at last: where First lies at or before what was known to be acknowledged, nothing can
-// have been purged from under the durable before the look at it, and Floor is what the
-// consumer acknowledged. (A purge moves the floor, too.)
+// sighting is what a look at a durable and its stream shows. The stream itself is looked at last:
+// if First is at or before what was known to be acknowledged, nothing can have been purged from
+// under the durable before the look at it, and Floor is what the consumer acknowledged. (A purge
+// moves the floor, too.)
 type sighting struct {
 	Epoch       string
 	First, Last uint64
@@ -103,7 +103,7 @@ func recreated(was wire.DeliveryPlace, is sighting, now wire.DeliveryPlace) (wir
 	return now, &lost
 }
 
-// record says what is missing, as a gap record.
+// record returns the loss as a gap record.
 func (m missing) record(consumer, stream string, at time.Time) wire.Gap {
 	g := wire.Gap{Consumer: consumer, Stream: stream, To: wire.ResumeToken{Epoch: m.Epoch, Sequence: m.To}.String(),
 		Count: m.Count, Reason: m.Reason, At: at}

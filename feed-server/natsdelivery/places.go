@@ -157,8 +157,8 @@ func furtherIn(a, b wire.ResumeToken) wire.ResumeToken {
 	return a
 }
 
-// note notes how far the consumer is, for a feed server that takes over: the cursor is
-// seldom saved. Not where a gap was found since, which only the cursor would tell.
+// note notes how far the consumer is, for a feed server that takes over: the cursor is seldom
+// saved. It does nothing if a gap was found since, which is only in the cursor.
 func (w *watch) note() {
 	notices := w.cursor.Places[wire.NoticeStream(w.cfg.Site)]
 	if w.unsaved || notices.Epoch == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// noted returns a watch whose cursor says how far the consumer is.
+// noted returns a watch with a cursor at the consumer's place.
 func noted(p *places, uid, epoch string, next uint64, marks map[string]uint64) *watch {
 	name := wire.NoticeStream(site)
 	log := slog.New(slog.DiscardHandler)

@@ -103,7 +103,7 @@ type item struct {
 	Place wire.FeedToken
 }
 
-// live makes the message of an item; nil if there is nothing to tell of it.
+// live makes the message of an item; nil if there is nothing to send.
 func (f *filler) live(i item) *nats.Msg {
 	wis2 := f.selection.Consumer.WIS2
 	if wis2 && !f.notify(&i) {
@@ -135,7 +135,8 @@ func (f *filler) live(i item) *nats.Msg {
 	return m
 }
 
-// notify makes an item's notice a WIS2 notification. It returns false if there is nothing to tell.
+// notify replaces an item's notice with a WIS2 notification. It returns false if there is nothing
+// to announce.
 func (f *filler) notify(i *item) bool {
 	if i.Telemetry || i.Header.Get(wire.HeaderRefilled) != "" {
 		return false

@@ -61,7 +61,7 @@ func (w *watch) noteTold(ctx context.Context, was, place wire.DeliveryPlace, los
 	return nil
 }
 
-// tell publishes the next record, if it is time for that.
+// tell publishes the next record, if it is due.
 func (w *watch) tell(ctx context.Context) error {
 	if w.cursor.Told == nil && len(w.cursor.Untold) > 0 {
 		w.cursor.Told, w.cursor.Untold = &w.cursor.Untold[0], slices.Clone(w.cursor.Untold[1:])

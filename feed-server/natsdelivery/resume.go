@@ -105,8 +105,8 @@ func (f *filler) end(ctx context.Context, name string) (wire.ResumeToken, error)
 	return wire.ResumeToken{Epoch: epoch, Sequence: state.LastSeq, Index: math.MaxUint32}, err
 }
 
-// newestOf calls each with the newest item of each of a stream's subjects, where that
-// lies no further than last: what does comes by itself.
+// newestOf calls each with the newest item of each of a stream's subjects, unless it is behind
+// last: later items come by themselves.
 func (f *filler) newestOf(ctx context.Context, name string, subjects []string, last uint64, each func(*nats.Msg) error) error {
 	c, err := f.cfg.JetStream.CreateConsumer(ctx, name, jetstream.ConsumerConfig{
 		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,

@@ -80,7 +80,7 @@ func isLetters(argument string) bool {
 	return len(argument) > 1 && argument[0] == '-' && argument[1] != '-'
 }
 
-// parseArguments says what they ask for. Errors: a refusal.
+// parseArguments parses the arguments. Errors: a refusal.
 func parseArguments(module string, arguments []string) (*options, error) {
 	o := &options{}
 	options := true

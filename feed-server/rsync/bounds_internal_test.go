@@ -187,7 +187,7 @@ func TestPace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name string
-		// every so often the client says that it is alive, and so many bytes move
+		// every so often the client sends a keep-alive, and so many bytes move
 		every time.Duration
 		moves int64
 		// busy and idle are how long it stays, while others wait and while none does; 0: for a day
@@ -272,7 +272,7 @@ const (
 	// everything asks for all, with no filter.
 	everything = "--server\x00--sender\x00-logDtpre.iLsfxCIvu\x00.\x00thule/\x00\x00\x03md5\x04\x00\x00\x07\x00\x00\x00\x00"
 	alive      = "\x00\x00\x00\x31" // a frame that is no data
-	// deleted is a request that is answered at any time: it says what was deleted.
+	// deleted is a request that is answered at any time: it lists what was deleted.
 	deleted = "\x0b\x00\x00\x07\xff\xfe\x80\x03\x00\x00\x00\x00\x00\x00\x00"
 )
 

@@ -328,7 +328,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// wantsAll is what a client says that wants all, until it has its turn.
+// wantsAll is what a client that wants all sends until it has its turn.
 const wantsAll = "@RSYNCD: 32.0 md5\n" + archivetest.Site + "\n--server\x00--sender\x00-logDtpre.iLsfxCIvu\x00.\x00" + archivetest.Site + "/\x00\x00\x03md5\x04\x00\x00\x07\x00\x00\x00\x00"
 
 // There are as many transfers as memory is for, and of one address half of them.

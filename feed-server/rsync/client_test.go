@@ -99,8 +99,7 @@ func write(t testing.TB, path, body string) {
 	}
 }
 
-// tree is what lies below a folder: files and directories by their paths, and links to
-// nothing else.
+// tree is the content of a folder: files and directories by their paths, and links to nothing else.
 func tree(t testing.TB, dir string) []string {
 	t.Helper()
 	var all []string
@@ -199,7 +198,7 @@ func TestSameAsFolder(t *testing.T) {
 	}
 }
 
-// Lists tell what there is without a copy.
+// Lists show the content without a copy.
 func TestList(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

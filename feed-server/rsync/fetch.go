@@ -42,15 +42,15 @@ type fetched struct {
 	done chan struct{}
 	data []byte
 	err  error
-	// sum is what is kept of it, where that is all that is asked for.
+	// sum is the kept sum of it, if only the sum is asked for.
 	sum []byte
 }
 
 // streams reports whether a file is read while it is sent.
 func streams(r *wire.Record) bool { return r.Size > whole }
 
-// fetch begins to read files. Members of one pack that lie close together are read at
-// once: a request costs more than most of them have bytes.
+// fetch begins to read files. Nearby members of one pack are read at once: a request costs more
+// than the bytes of most of them.
 func fetch(ctx context.Context, store objectstore.Store, all []*fetched) {
 	var small []*fetched
 	for _, f := range all {
@@ -112,7 +112,7 @@ func read(ctx context.Context, store objectstore.Store, span []*fetched) {
 			}
 		}
 		if f.data == nil || f.record.Length != f.record.Size || sha256.Sum256(f.data) != f.record.Digest {
-			f.data, f.err = readOne(ctx, store, f.record) // it says what is wrong
+			f.data, f.err = readOne(ctx, store, f.record) // its error says what is wrong
 		}
 		close(f.done)
 	}

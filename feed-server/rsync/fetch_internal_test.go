@@ -46,7 +46,7 @@ func TestFetch(t *testing.T) {
 	}
 	for i := range 100 {
 		r := member(i, 1000)
-		if i%10 == 3 { // what lies between is others'
+		if i%10 == 3 { // the bytes in between belong to others
 			pack.Write(make([]byte, 20_000))
 		}
 		all = append(all, &fetched{record: &r})

@@ -86,7 +86,7 @@ func (f *filter) add(text string) error {
 			return refuse(exitSyntax, "the filter rule %q is not understood here: it has modifier %c", text, modifier)
 		}
 	}
-	if !sends { // it says what the client may delete
+	if !sends { // it restricts what the client may delete
 		return nil
 	}
 	return f.append(r, pattern)

@@ -24,9 +24,9 @@ func placeOf(path string) place {
 // folder is a directory of the file list. It has the content of its places, and what was
 // asked for by its name.
 type folder struct {
-	// name is the whole one in the list; "" for what lies at the top of it.
+	// name is the whole one in the list; "" for the top of it.
 	name string
-	// day is the last of receipt of what lies in it.
+	// day is the last day of receipt of its content.
 	day    wire.Day
 	places []place
 	named  map[string]*named
@@ -126,7 +126,7 @@ func (s *session) children(ctx context.Context, f *folder) (files []item, held i
 	return files, held, nil
 }
 
-// asks reports whether the client's filter lets an object through that lies below a folder of the list, and the folders between them.
+// asks reports whether the client's filter accepts an object below a folder of the list, and the folders between them.
 func (s *session) asks(folder, path string) bool {
 	for i, c := range path {
 		if c == '/' && s.filter.excludes(join(folder, path[:i]), true) {
@@ -147,7 +147,7 @@ func (s *session) leave(left leftOut) {
 		left.count, left.example)
 }
 
-// addDir adds a folder that lies in one of the places of another.
+// addDir adds a folder of one of the places of another.
 func (s *session) addDir(f *folder, dirs map[string]*folder, name string, day wire.Day, in place) {
 	whole := join(f.name, name)
 	if s.filter.excludes(whole, true) {

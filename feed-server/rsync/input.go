@@ -17,7 +17,7 @@ const (
 	maxMessage = 64 << 10
 )
 
-// errExit: the client says that it gives up.
+// errExit: the client reported that it gives up.
 var errExit = errors.New("the client gave up")
 
 // input reads what a client sends.

@@ -46,8 +46,8 @@ type lab struct {
 	counted map[string]int64
 }
 
-// newLab has a camera and a riometer whose archives are everybody's, an instrument that is
-// Restricted, and one whose data is under embargo for a day.
+// newLab has a camera and a riometer with public archives, an instrument that is Restricted, and
+// one whose data is under embargo for a day.
 func newLab(t testing.TB, change ...func(*rsync.Config)) *lab {
 	t.Helper()
 	public := func(name string) wire.InstrumentEntry {

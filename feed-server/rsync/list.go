@@ -27,8 +27,8 @@ const (
 	dirCost = 256
 )
 
-// fileList is what is kept of a list as long as the client may ask for what is in it: of
-// each entry its name and where it lies.
+// fileList is what is kept of a list as long as the client may ask for its files: the name and the
+// place of each entry.
 type fileList struct {
 	first int32
 	slots []slot
@@ -69,7 +69,7 @@ func (l *fileList) addDir() {
 	l.dirs++
 }
 
-// file returns where a slot's lies, and its name; not ok: it is a directory.
+// file returns the place of a slot's file, and its name; not ok: it is a directory.
 func (l *fileList) file(i int) (origin, string, bool) {
 	is := l.slots[i]
 	if is.origin < 0 {
@@ -180,7 +180,7 @@ func (s *session) free(list *fileList) {
 	list.held = 0
 }
 
-// sendFirst sends the list that a transfer begins with: all of it, or what lies at its top.
+// sendFirst sends the first list of a transfer: the whole list, or its top.
 func (s *session) sendFirst(ctx context.Context, t *top) error {
 	if s.agreed.recurse {
 		s.lists.next = 1
@@ -233,7 +233,7 @@ func (s *session) sendMore(ctx context.Context, atLeast int) error {
 	return s.out.err
 }
 
-// sendEnd says that there are no further lists, if that is so.
+// sendEnd sends the end of the lists if there are no further ones.
 func (s *session) sendEnd() {
 	l := &s.lists
 	for len(l.waiting) > 0 && len(l.waiting[len(l.waiting)-1]) == 0 {

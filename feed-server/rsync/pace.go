@@ -24,7 +24,7 @@ const (
 	// idleTimeout is how long a client may send nothing, and take nothing: it compares what it has. From protocol 31 on the
 	// server states the timeout to the client, which then sends keep-alives.
 	idleTimeout = 10 * time.Minute
-	// aliveTimeout is how long a client may ask for nothing, and take nothing, while it says that it is alive.
+	// aliveTimeout is how long a client may ask for nothing, and take nothing, while it sends keep-alives.
 	aliveTimeout = time.Hour
 	// leastRate is the lowest rate that --bwlimit has, in bytes a second.
 	leastRate = 16 << 10
@@ -110,13 +110,13 @@ func earned(bytes int64) time.Duration {
 	return time.Duration(float64(time.Second) * float64(bytes) / leastPace)
 }
 
-// waits says that the client was waited for since a time. Errors: errSlow.
+// waits records that the client was waited for since a time. Errors: errSlow.
 func (s *session) waits(since time.Time, duty *slow) error {
 	taken := max(0, s.out.data-s.unwritten-s.kernel.queued()) // what a slow link has not carried yet is not taken
 	return s.pace.waited(time.Since(since), s.in.read.Load(), taken+s.in.data.Load(), s.turns.Wanted(), duty)
 }
 
-// patience says how long a read may take.
+// patience is how long a read may take.
 type patience int
 
 const (
@@ -217,7 +217,7 @@ func (p patient) readNames(b []byte) (int, error) {
 	}
 }
 
-// begins has the time begin in which a client says what it wants.
+// begins starts the time in which a client sends its request.
 func (s *session) begins() { s.patience, s.began, s.said = starting, time.Now(), 0 }
 
 // clientError is why nothing comes from a client, or goes to it.

@@ -33,7 +33,7 @@ type request struct {
 	other    string
 	hasOther bool
 	blocks   blocks
-	// deleted is what the client says that it deleted (ndxDeleted).
+	// deleted is the client's count of what it deleted (ndxDeleted).
 	deleted [5]int32
 }
 

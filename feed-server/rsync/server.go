@@ -56,7 +56,7 @@ const (
 type Catalog interface {
 	// Days returns the days that have objects, ascending.
 	Days(ctx context.Context, instrument string) ([]wire.RootDay, error)
-	// Day returns what there is of one, in the order of paths.
+	// Day returns the objects of a day, in the order of paths.
 	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
 }
 
@@ -202,7 +202,8 @@ func (s *Server) serve(conn net.Conn) {
 	}
 }
 
-// tell writes a line to the log that clients can cause as often as they like: some of them, with how many are left out.
+// tell writes a log line that clients can cause as often as they like: it logs some of them, with the number of omitted
+// ones.
 func (s *Server) tell(level slog.Level, text string, args ...any) {
 	if !s.lines.Allow() {
 		s.untold.Add(1)

@@ -25,7 +25,7 @@ const (
 	aliveEvery = 20 * time.Second
 	// checkEvery is after how many bytes it is asked again whether an instrument is public.
 	checkEvery = 256 << 10
-	// maxLine is how long a line may be in which a client says what it wants.
+	// maxLine is how long a line of a client's request may be.
 	maxLine = 1024
 )
 
@@ -116,7 +116,7 @@ func (s *session) goesOn(ctx context.Context) error {
 	return s.filter.failed
 }
 
-// keepAlive tells a client that the connection is alive, if nothing was sent for a while.
+// keepAlive sends a client a keep-alive, if nothing was sent for a while.
 func (s *session) keepAlive() {
 	if !s.out.framed || time.Since(s.wrote) < s.aliveEvery() {
 		return
@@ -128,18 +128,18 @@ func (s *session) keepAlive() {
 	}
 }
 
-// say tells a client something in words.
+// say sends a client a message.
 func (s *session) say(kind int, format string, args ...any) {
 	s.out.message(kind, []byte("substorm: "+fmt.Sprintf(format, args...)+"\n"))
 }
 
-// fail tells a client in words that something of what it asked for is not to be had.
+// fail reports to a client that something that it asked for is not available.
 func (s *session) fail(flag int32, format string, args ...any) {
 	s.failed |= flag
 	s.say(frameError, format, args...)
 }
 
-// over tells a client that an instrument is not public any more, once.
+// over reports to a client that an instrument is not public any more, once.
 func (s *session) over(instrument string) {
 	if s.told[instrument] {
 		return
@@ -327,7 +327,7 @@ func (s *session) freeLists() {
 	s.held = 0
 }
 
-// farewell tells a client why it gets nothing, or no more.
+// farewell reports to a client why it gets nothing, or no more.
 func (s *session) farewell(refused *refusal) {
 	s.cfg.Logger.Debug("refused", "remote", s.request.RemoteAddr, "why", refused.text)
 	s.say(frameError, "%s", refused.text)

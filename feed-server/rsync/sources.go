@@ -20,8 +20,7 @@ const (
 	maxPath = 4096
 )
 
-// top is what is asked for: the top of the file list. Dot: it begins with "." and what
-// lies in it.
+// top is what is asked for: the top of the file list. Dot: it begins with "." and its content.
 type top struct {
 	folder
 	dot bool
@@ -124,7 +123,7 @@ func (s *session) add(ctx context.Context, t *top, is source) error {
 	return nil
 }
 
-// addNamed adds what has a name, and the folders in which it lies.
+// addNamed adds a named file or folder, and the folders above it.
 func (s *session) addNamed(t *top, is source, kind kind, found file, day wire.Day, at place) {
 	parent, elements := &t.folder, strings.Split(is.name, "/")
 	for _, name := range elements[:len(elements)-1] {

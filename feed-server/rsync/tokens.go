@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxLiteral is how much a client takes at once of what it has not.
+	// maxLiteral is how many literal bytes a client takes at once.
 	maxLiteral = 32 << 10
 	// maxPacked is how much of what is compressed.
 	maxPacked = 16383
@@ -22,7 +22,7 @@ const (
 
 // tokens write a file as a client puts it together: from bytes, and blocks that it has.
 type tokens interface {
-	// literal are bytes that the client has not.
+	// literal writes bytes that the client does not have.
 	literal(p []byte) error
 	// block is a block that the client has.
 	block(number int32) error
@@ -186,7 +186,7 @@ func (t *packed) block(number int32) error {
 	return nil
 }
 
-// tellRun tells blocks in a row.
+// tellRun writes the consecutive blocks.
 func (t *packed) tellRun() {
 	if !t.run {
 		return

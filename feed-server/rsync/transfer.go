@@ -24,7 +24,7 @@ type answer struct {
 }
 
 // transfer answers requests in their order, and sends lists in between. Files are fetched while
-// others are sent, files that were asked for at once too.
+// others are sent, also files that were asked for at once.
 type transfer struct {
 	*session
 	requests *requests
@@ -251,7 +251,7 @@ func (t *transfer) done() error {
 	return t.out.err
 }
 
-// gone says that a file of the list cannot be had.
+// gone reports that a file of the list is not available.
 func (t *transfer) gone(a *answer, why string) error {
 	t.fail(failedVanished, "%s/%s is not sent: %s", a.origin.instrument, a.path, why)
 	t.out.messageInt(frameNoSend, a.index)
@@ -337,7 +337,7 @@ func (t *transfer) goodbye(ctx context.Context) error {
 	return t.out.flush()
 }
 
-// farewell waits until the client says that it is done.
+// farewell waits until the client reports that it is done.
 func (t *transfer) farewell(ctx context.Context) error {
 	for {
 		if len(t.queue) == 0 {

@@ -66,8 +66,8 @@ func fileOf(name string, r *wire.Record, day wire.Day) file {
 	return file{strings.Clone(name), r.Size, r.ReceivedAt, r.Version, day}
 }
 
-// entries are what a folder holds: files in the order of their names, and folders by name
-// with the last day of receipt of what lies in them.
+// entries are the content of a folder: files in the order of their names, and folders by name with
+// the last day of receipt of their content.
 type entries struct {
 	files []file
 	dirs  map[string]wire.Day

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sampling is the endpoint at which consumers ask for a rate of observations,
-// of Instruments that let them. A request lapses after wire.RequestTTL unless it is
-// made again; gateways follow the requests and tell the instruments.
+// Package sampling is the endpoint at which consumers request a rate of observations, of
+// Instruments that permit it. A request lapses after wire.RequestTTL unless it is renewed; gateways
+// follow the requests and command the instruments.
 package sampling
 
 import (

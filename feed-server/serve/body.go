@@ -19,9 +19,9 @@ const (
 	maxBody     = 16 << 10
 )
 
-// bodies reads the body of each request before it is served, also where the endpoint has
-// no use for one: a client that says that a body comes, and sends none, would otherwise
-// keep its connection for as long as it likes.
+// bodies reads the body of each request before it is served, even if the endpoint has no use for
+// one: a client that announces a body, and sends none, would otherwise keep its connection for as
+// long as it likes.
 func bodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {

@@ -63,8 +63,8 @@ func placeOf(feed, consumer, delivery string) string {
 	}
 }
 
-// ask says what a request asks for, and whether it may. Delivery is that which it
-// comes by, or empty for any.
+// ask returns what a request asks for, or the problem if it may not have it. Delivery is the
+// delivery by which it comes, or empty for any.
 func (s *Server) ask(r *http.Request, delivery string) (asked, *problem.Problem) {
 	if s.draining.Load() {
 		return asked{}, problem.New(http.StatusServiceUnavailable, "%v", errDraining).After(retrySoon)

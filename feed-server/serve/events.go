@@ -83,7 +83,7 @@ func (o *events) end() {
 	o.over = true
 }
 
-// begin tells how soon to come again: the stream may end at any time.
+// begin sends the delay before a reconnect: the stream may end at any time.
 func (o *events) begin() error {
 	_, err := o.send(context.Background(), func(p *pieces) { p.add([]byte("retry: 1000\n\n")) })
 	return err

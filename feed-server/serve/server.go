@@ -217,7 +217,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem.Probl
 	p.Write(w)
 }
 
-// ended says that a connection is over.
+// ended logs that a connection is over.
 func (s *Server) ended(c *connection, r *http.Request, err error) {
 	s.cfg.Logger.Debug("a connection ended", "consumer", c.selection.Consumer.Consumer, "remote", r.RemoteAddr, "because", err)
 }

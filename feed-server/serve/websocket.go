@@ -86,7 +86,7 @@ func closing(err error) (websocket.StatusCode, string) {
 
 // socket writes to one client.
 type socket struct {
-	// raw is what lies below: it has the deadlines, which cost less than contexts.
+	// raw is the underlying connection: it has the deadlines, which cost less than contexts.
 	raw  net.Conn
 	conn *websocket.Conn
 	text bool

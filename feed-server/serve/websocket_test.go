@@ -112,8 +112,8 @@ func connected(t *testing.T, bytesPerSecond func() int) (*socket, *websocket.Con
 	return o, client, ended
 }
 
-// A client that is slow, but takes what it is sent in its time, is not cut because it
-// comes late to a ping that lies behind that.
+// A client that is slow, but takes its messages in time, is not cut off because it is late to
+// answer a ping behind them.
 func TestPingWaitsForTheSlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -127,7 +127,7 @@ func (c *conflater) take(into []Entry, most int, now time.Time, wanted func(*hub
 	}
 }
 
-// tell counts what was replaced and sampled since it was called last.
+// tell reports to the meter what was replaced and sampled since its last call.
 func (c *conflater) tell(m Meter) {
 	if all := c.latest.Replaced() + c.backfill.replaced; all > c.replaced {
 		m.Dropped(DroppedReplaced, all-c.replaced)
@@ -151,7 +151,8 @@ func (c *conflater) place(reached wire.FeedToken) wire.FeedToken {
 			place = &reached.Telemetry
 		}
 		at := before(p.epoch, p.message.Sequence, firstOf(p.message))
-		// If the stream was recreated since, what waits of the old one lies before all of the new one.
+		// If the stream was recreated since, waiting messages of the old one are before all of the new
+		// one.
 		if at.Epoch != place.Epoch || at.Sequence < place.Sequence || at.Sequence == place.Sequence && at.Index < place.Index {
 			*place = at
 		}

@@ -32,7 +32,7 @@ func (e Entry) Kind() wire.RecordKind {
 	return e.Message.Kind
 }
 
-// Payload of the entry as it lies in the stream.
+// Payload of the entry as stored in the stream.
 func (e Entry) Payload() []byte {
 	if e.Message == nil {
 		return e.Gap

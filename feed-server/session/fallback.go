@@ -9,9 +9,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// fallback is a source of mode All that is further behind than flow.maxLag: what
-// it did not give is read through, and the newest of each instrument and channel
-// is given, behind a gap record that says what is not.
+// fallback is a source of mode All that is further behind than flow.maxLag: the messages that it
+// did not give are read, and the newest of each instrument and channel is given, behind a gap
+// record of the others.
 type fallback struct {
 	conflater *conflater
 	from, to  wire.ResumeToken

@@ -22,7 +22,7 @@ type Priorities struct {
 	most time.Duration
 }
 
-// Waits says that something urgent waits to be written, until Written is called.
+// Waits records that something urgent waits to be written, until Written is called.
 func (l *Priorities) Waits() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,9 +19,9 @@ type queue interface {
 	offer(s *Session, src *source, b hub.Batch, now time.Time)
 	// gap takes a gap record.
 	gap(s *Session, g wire.Gap)
-	// take returns what is written next, of at most so many bytes; the place behind
-	// that, where all that lies before reached was taken from the sources; and when
-	// more is due by the clock alone.
+	// take returns what is written next, of at most so many bytes; the place behind that, if
+	// everything before reached was taken from the sources; and when more is due by the clock
+	// alone.
 	take(s *Session, into []Entry, most int, reached wire.FeedToken, now time.Time) (entries []Entry, place wire.FeedToken, next time.Time)
 	lag() hub.Lag
 	// close undoes what was reported to others.

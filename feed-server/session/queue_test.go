@@ -28,8 +28,8 @@ func stall(ctx context.Context, _ []Entry, _ wire.FeedToken) (int, error) {
 	return 0, ctx.Err()
 }
 
-// A client that takes nothing from its first byte on is behind, in each mode: also
-// by what lies before what memory holds.
+// A client that takes nothing from its first byte on is behind, in each mode, also by messages
+// before those in memory.
 func TestStalledFromTheStart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

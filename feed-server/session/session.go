@@ -44,13 +44,13 @@ type Meter interface {
 	Gap(reason wire.GapReason, count uint64, now time.Time)
 }
 
-// Config says what a connection reads, and how.
+// Config is the configuration of a connection.
 type Config struct {
 	// Consumer is the FeedConsumer.
 	Consumer string
 	Flow     wire.FlowEntry
-	// Notices and Telemetry are the streams that messages of each kind lie in; empty:
-	// none are given. They may be one.
+	// Notices and Telemetry are the streams of each kind of message; empty: none are given. They
+	// may be one.
 	Notices, Telemetry string
 	// Token is where to go on; its zero places are the newest.
 	Token wire.FeedToken
@@ -62,8 +62,8 @@ type Config struct {
 	// Filter is what the connection may have now.
 	Filter func() *Filter
 	Meter  Meter
-	// Write gives the client entries, and says how many bytes that were; without
-	// entries it tells the place alone. It takes as long as the client does.
+	// Write writes entries to the client, and returns the number of bytes; without entries it
+	// writes only the place. It takes as long as the client does.
 	Write  func(ctx context.Context, entries []Entry, place wire.FeedToken) (bytes int, err error)
 	Logger *slog.Logger
 }
@@ -172,8 +172,8 @@ func (s *Session) runAll(ctx context.Context) error {
 	}
 }
 
-// gather takes what comes next in the sources, each in its turn. Looked says that
-// something came, wanted or not.
+// gather takes what comes next in the sources, each in its turn. Looked: something came, wanted or
+// not.
 func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked bool) {
 	clear(into)
 	entries = into[:0]
@@ -219,7 +219,7 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 		}
 		if len(b.Messages) == 0 || b.Messages[len(b.Messages)-1].Sequence+1 < b.Next {
 			s.passed(src, b)
-			if len(entries) > 0 { // what lies behind the last one is not wanted
+			if len(entries) > 0 { // messages behind the last one are not wanted
 				entries[len(entries)-1].Token = s.token
 			}
 		}
@@ -288,7 +288,7 @@ func (s *Session) beatOr(ctx context.Context, now time.Time, place wire.FeedToke
 	return s.write(ctx, nil, place)
 }
 
-// Lag is what lies between what the client was given and the newest message.
+// Lag is how far the client is behind the newest message.
 func (s *Session) Lag() hub.Lag {
 	s.mu.Lock()
 	defer s.mu.Unlock()

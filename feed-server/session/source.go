@@ -32,8 +32,8 @@ type source struct {
 	at time.Time
 }
 
-// open makes the sources of a connection: one where both kinds of messages lie in
-// one stream. Errors: see hub.Hub.Cursor.
+// open makes the sources of a connection: one if both kinds of messages are in one stream. Errors:
+// see hub.Hub.Cursor.
 func (s *Session) open(ctx context.Context) error {
 	add := func(name string, telemetry bool, token wire.ResumeToken) error {
 		c, err := s.cfg.Hub(name).Cursor(ctx, token, s.cfg.Slots, s.wanted)

@@ -21,7 +21,7 @@ type announcement struct {
 	announced, writing bool
 }
 
-// waits says that something waits to be written.
+// waits records that something waits to be written.
 func (a *announcement) waits(s *Session) {
 	if !a.announced && !a.writing {
 		a.announced = true

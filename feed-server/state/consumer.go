@@ -161,7 +161,7 @@ func (c *Consumer) last() wire.ConsumerStatus {
 	return c.status
 }
 
-// samples tells how often each source was sampled.
+// samples counts how often each source was sampled.
 type samples struct {
 	sources map[string]uint64
 	began   time.Time

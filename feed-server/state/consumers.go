@@ -50,7 +50,7 @@ type said struct {
 	at     time.Time
 }
 
-// Config says who reports, and where.
+// Config identifies the reporting pod, and has its dependencies.
 type Config struct {
 	Site, Pod, Incarnation string
 	// FeedServer that the pod belongs to; empty outside Kubernetes.
@@ -61,7 +61,7 @@ type Config struct {
 	Draining   func() bool
 	// Load measures the load of the pod; nil: it is not measured.
 	Load func(now time.Time) *wire.Load
-	// Archive says what is sent to others than consumers; nil: nothing is.
+	// Archive is what is sent to clients other than consumers; nil: nothing is.
 	Archive Archive
 	// GivingWay returns which clients give way to others; nil: none do.
 	GivingWay func() *wire.GivingWay
@@ -222,7 +222,7 @@ func (c *Consumers) report(ctx context.Context, now time.Time) error {
 	}
 	for _, name := range later {
 		if !c.figures.AllowN(now, 1) {
-			break // the others next time: a map's order is another each time
+			break // the others next time: a map's order varies
 		}
 		if err := c.say(ctx, name, all[name].last(), now); err != nil {
 			return err

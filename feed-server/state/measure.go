@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state measures how consumers do, and tells the Site and Prometheus.
+// Package state measures how consumers do, and reports it to the Site and to Prometheus.
 package state
 
 import (

@@ -183,7 +183,7 @@ func (f *follower) read(ctx context.Context, cursor *hub.Cursor, out chan<- give
 	}
 }
 
-// gap says how many notices the stream did not have any more.
+// gap is how many notices the stream did not have any more.
 type gap struct {
 	Count  uint64         `json:"count"`
 	Reason wire.GapReason `json:"reason"`

@@ -71,7 +71,7 @@ type Link struct {
 	Rel    string `json:"rel"`
 	Type   string `json:"type,omitempty"`
 	Length int64  `json:"length,omitempty"`
-	// Security says what to show (OpenAPI's security schemes).
+	// Security lists the credentials to show (OpenAPI's security schemes).
 	Security map[string]Scheme `json:"security,omitempty"`
 }
 
@@ -132,7 +132,7 @@ func (p *Properties) observed(r *wire.Record) {
 	}
 }
 
-// pointOf is where an instrument stands; nil where that is not declared.
+// pointOf is the location of an instrument; nil if it is not declared.
 func pointOf(about *wire.AboutEntry) *Point {
 	if about == nil {
 		return nil

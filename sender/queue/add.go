@@ -29,7 +29,7 @@ type Source struct {
 	// Key identifies the file after it was taken; the zero value for files that are never looked up
 	// again.
 	Key Key
-	// Move takes the file away from where it lies. It needs no key.
+	// Move removes the file from its place. It needs no key.
 	Move bool
 	// Version, if set, is how a version of a rewritten file is called. It needs a key, and Check is Add's.
 	Version *Version
@@ -46,7 +46,7 @@ func (s Source) open() (io.ReadCloser, error) {
 type addition struct {
 	source Source
 	entry  Entry
-	// from is where its bytes lie.
+	// from is where its bytes are.
 	from string
 	// copied: from is a copy of our own.
 	copied bool
@@ -103,7 +103,7 @@ func gone(s Source) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// copyPath is where a copy lies until it is whole.
+// copyPath is the path of a copy until it is complete.
 func (q *Queue) copyPath(number uint32) string {
 	return q.path(folderIncoming, strconv.FormatUint(uint64(number), 16))
 }

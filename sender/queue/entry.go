@@ -15,10 +15,9 @@ import (
 
 // Entry is an object in the queue.
 type Entry struct {
-	// Millis is when it was observed, as far as its file tells, in milliseconds
-	// since 1970.
+	// Millis is when it was observed, according to its file, in milliseconds since 1970.
 	Millis int64
-	// Number tells entries of one time apart; it grows.
+	// Number distinguishes entries of one time; it grows.
 	Number uint32
 	// Check is the beginning of its SHA-256.
 	Check uint64
@@ -89,7 +88,7 @@ func cleanName(name string) string {
 		}
 		return r
 	}, name)
-	if len(name) > MaxName { // the end tells more: the type
+	if len(name) > MaxName { // the end has the type
 		name = name[len(name)-MaxName:]
 		for !utf8.RuneStart(name[0]) {
 			name = name[1:]

@@ -23,7 +23,7 @@ const fileJournal = "journal"
 // keySize is the size of a Key in bytes: enough that two of them never meet.
 const keySize = 16
 
-// Key says which version of which file it is.
+// Key identifies a version of a file.
 type Key [keySize]byte
 
 // KeyOf returns the key of a file of so many bytes that was last written at a time. Version distinguishes two versions of a path with equal
@@ -251,8 +251,7 @@ func (j *journal) copyTo(to io.Writer, present map[Key]struct{}, now time.Time) 
 	return kept, n, errors.Join(err, out.Flush())
 }
 
-// Compact makes the journal small again where it has grown. Present are the
-// files that lie in the watched folders.
+// Compact shrinks the journal if it has grown. Present are the files in the watched folders.
 func (q *Queue) Compact(present map[Key]struct{}, now time.Time) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -177,8 +177,7 @@ func (q *Queue) name() error {
 
 var idForm = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// ID tells the queue from others, for as long as its folder lives: 16 hexadecimal
-// digits.
+// ID identifies the queue, for as long as its folder exists: 16 hexadecimal digits.
 func (q *Queue) ID() string { return q.id }
 
 // unused returns ErrNoQueue where the folder holds anything but what a start

@@ -47,7 +47,7 @@ type Record struct {
 	Day   string `json:"day,omitempty"`
 	Bytes int64  `json:"bytes,omitempty"`
 
-	// Entry of TypeAside: the folder and file where it lies, and why.
+	// Entry of TypeAside: its folder and file, and why.
 	Entry  string `json:"entry,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
@@ -65,7 +65,7 @@ type Version struct {
 	Written time.Time `json:"written"`
 	// Check is the beginning of the SHA-256 of its bytes, as Entry.Check.
 	Check uint64 `json:"check,string"`
-	// Key tells it from other versions.
+	// Key distinguishes it from other versions.
 	Key Key `json:"-"`
 }
 

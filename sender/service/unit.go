@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/usage"
 )
 
-// Spec says what the system is to run.
+// Spec is what the system is to run.
 type Spec struct {
 	// Name of the unit or service.
 	Name string
@@ -114,8 +114,8 @@ func (s Spec) Unit() (string, error) {
 	return out.String(), nil
 }
 
-// credentials are the files that systemd reads and hands to the user that it makes, who
-// may not read them where they lie. A user of the machine's reads them itself.
+// credentials are the files that systemd reads and hands to the user that it creates, who may not
+// read the originals. A user of the machine reads them itself.
 func (s Spec) credentials() []string {
 	if s.User != "" {
 		return nil
@@ -141,7 +141,7 @@ func (s Spec) command() string {
 	return strings.Join(words, " ")
 }
 
-// owner says who runs it and what may be written to.
+// owner writes the lines for the user and the writable folders.
 func (s Spec) owner(line func(string, ...any)) {
 	if s.User == "" {
 		line("DynamicUser=yes")

@@ -37,9 +37,9 @@ import (
 const (
 	// Site is the code of the Site.
 	Site = "thule"
-	// Bucket is what the archive lies in.
+	// Bucket is the archive's bucket.
 	Bucket = "archive"
-	// Camera is an instrument that every lab has, whose archive is everybody's.
+	// Camera is an instrument of every lab, with a public archive.
 	Camera = "allsky-1"
 	// Reader is the reader of instruments that name it.
 	Reader = "uni"

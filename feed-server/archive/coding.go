@@ -83,8 +83,8 @@ func codingOf(r *http.Request, h http.Header, mediaType string, size int64) stri
 	}
 }
 
-// textTypes are the media types below application/ that are text, except types that end in +json or
-// +xml.
+// textTypes are the media types below application/ that are text, in addition to the types that end
+// in +json or +xml.
 var textTypes = []string{"json", "xml", "yaml", "csv", "javascript", "ndjson", "x-ndjson", "x-yaml"}
 
 // isText reports whether a media type's objects are compressed: not those of types that are

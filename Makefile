@@ -56,7 +56,7 @@ e2e: ## Tests on real clusters of up to three nodes, about twenty minutes; needs
 	@go run ./hack/parts gotestsum >/dev/null
 	@./hack/test.sh e2e
 
-e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 GiB, a list of a million objects, a day of 450,000 that expires, 300 absurd objects of each kind, outages of three, five and ten minutes, 300 faults under load with mirrors, what no node has room for and what gives way on real pods, UARC's four set-ups
+e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 GiB, a list of a million objects, a day of 450,000 that expires, 300 absurd objects of each kind, outages of three, five and ten minutes, 300 faults under load with mirrors, what fits no node and what gives way on real pods, UARC's four set-ups
 	SUBSTORM_TEST_LARGE_OBJECT=2147483648 go test -count 1 -timeout 30m -v -run TestBudget ./ingest-gateway
 	SUBSTORM_TEST_LIST=1000000 go test -count 1 -timeout 30m -v -run TestListOfALargeFolder ./internal/objectstore
 	SUBSTORM_TEST_MANY=1 go test -count 1 -timeout 30m -v -run TestMemoryOfManyObjects ./archivist/retention

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/highwater"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -164,6 +165,10 @@ const (
 // several runs of a daily schedule, with a long weekend in between.
 const comparedWithin = 7 * 24 * time.Hour
 
+// comparedAhead is how far the time of a comparison may be ahead. One that lies further ahead was written by a clock that was wrong, and
+// would count as recent until that time has come.
+const comparedAhead = time.Hour
+
 // held says whether a partner has all of a day and compared what it has lately, and none lacks some of what it is to have. Kept says why
 // not.
 func (r *Collector) held(ctx context.Context, b *batch, now time.Time) (held bool, kept string, err error) {
@@ -189,7 +194,7 @@ func (r *Collector) held(ctx context.Context, b *batch, now time.Time) (held boo
 		if err != nil {
 			return false, "", err
 		}
-		if age := now.Sub(compared); age > comparedWithin {
+		if age := now.Sub(compared); age > comparedWithin || age < -comparedAhead {
 			kept = keptUncompared
 		} else {
 			held = true
@@ -300,7 +305,7 @@ func (r *Collector) owed(ctx context.Context, b *batch, hold time.Duration, now 
 	var lack []string
 	for _, partner := range slices.Sorted(maps.Keys(all)) {
 		end := b.whole.At.Add(min(hold, all[partner].hold))
-		if !all[partner].lacks() || !now.Before(end) {
+		if !all[partner].lacks() || !highwater.Limit(now).Before(end) { // a clock that is ahead ends no wait
 			continue
 		}
 		lack = append(lack, partner)

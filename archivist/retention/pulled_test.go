@@ -152,7 +152,8 @@ func TestExpirePulledForSpace(t *testing.T) {
 			}
 		}
 	}
-	for what, compared := range map[string]time.Time{"it never compared": {}, "it compared long ago": early.Add(-comparedWithin - time.Hour)} {
+	for what, compared := range map[string]time.Time{"it never compared": {}, "it compared long ago": early.Add(-comparedWithin - time.Hour),
+		"its clock was ahead": early.AddDate(1, 0, 0)} {
 		looks(compared)
 		l.want(what, l.states(camera), map[wire.State]int{wire.StateCurrent: 7})
 	}

@@ -265,6 +265,30 @@ func TestClockOfOneProcess(t *testing.T) {
 	l.gone()
 }
 
+// Nor does such a clock end the time for which a day waits for a partner.
+func TestClockOfOneProcessWhileAPartnerIsOwed(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	l.keep = &wire.RetentionEntry{MaxAgeMillis: time.Hour.Milliseconds(), HoldMillis: (30 * 24 * time.Hour).Milliseconds()}
+	l.partners = map[string]*wire.MirrorEntry{"eiscat": pushed(30 * 24 * time.Hour)}
+	l.has("eiscat", 0)
+	l.closedTo = wire.DayOf(time.Now().AddDate(1, 0, 0))
+	start, ahead := time.Now().UTC(), time.Now().UTC().AddDate(1, 0, 0)
+	believe(t, start)
+	r := l.collector()
+	for _, at := range []time.Time{start, ahead, ahead.Add(time.Hour), ahead.Add(2 * time.Hour)} {
+		l.pass(r, at)
+	}
+	l.want("while the clock is ahead", l.states(camera), map[wire.State]int{wire.StateCurrent: 7})
+	l.want("removals", l.waiting(r), 1)
+
+	believe(t, ahead) // that much time has passed
+	for i := range 3 {
+		l.pass(r, ahead.Add(time.Duration(3+i)*time.Hour))
+	}
+	l.gone()
+}
+
 // believe has this process go by the mark of a data folder that is new at a time.
 func believe(t *testing.T, at time.Time) {
 	t.Helper()

@@ -152,7 +152,7 @@ type Entry struct {
 	Retracted bool `json:"retracted,omitempty"`
 	// RetractedAt is when the object was retracted by request, as its archive says.
 	RetractedAt *time.Time `json:"retractedAt,omitempty"`
-	// RetractedAt is when the object was retracted by request, as its archive says.
+	// RestoredAt is when the object was last restored, as its archive says.
 	RestoredAt *time.Time `json:"restoredAt,omitempty"`
 
 	Size         int64             `json:"size"`
@@ -165,6 +165,8 @@ type Entry struct {
 	ReceivedAt   time.Time         `json:"receivedAt"`
 	TimeSource   wire.TimeSource   `json:"timeSource,omitempty"`
 	Completeness wire.Completeness `json:"completeness,omitempty"`
+	// Imported: the object came with a tree that was imported, whose names are believed however far their times lie from the receipt.
+	Imported bool `json:"imported,omitempty"`
 }
 
 // EntryOf returns the entry of a record that is published under a path.
@@ -172,6 +174,7 @@ func EntryOf(path string, r *wire.Record) Entry {
 	e := Entry{
 		Path: path, Size: r.Size, Digest: r.Digest, ID: r.ID, MediaType: r.MediaType, Version: r.Version,
 		ObservedFrom: r.ObservedFrom, ObservedTo: r.ObservedTo, ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource, Completeness: r.Completeness,
+		Imported: r.Gateway == wire.ImportWriter,
 	}
 	if e.RestoredAt = r.RestoredAt; r.RestoredAt != nil && r.RetractedAt != nil && !r.RestoredAt.After(*r.RetractedAt) { // the clock was ahead
 		after := r.RetractedAt.Add(time.Nanosecond)
@@ -192,11 +195,13 @@ func EntryOf(path string, r *wire.Record) Entry {
 	return e
 }
 
-// Observed returns the first and the last instant that an object observes, as Record.Observed does. The entry does not tell
-// who imported an object, so that its name is believed as every name is.
+// Observed returns the first and the last instant that an object observes, as Record.Observed does.
 func (e *Entry) Observed() (from, to time.Time) {
-	from, to, _ = wire.ObservedSpan(e.ObservedFrom, e.ObservedTo, e.ReceivedAt)
-	return from, to
+	r := wire.Record{ObservedFrom: e.ObservedFrom, ObservedTo: e.ObservedTo, ReceivedAt: e.ReceivedAt}
+	if e.Imported {
+		r.Gateway = wire.ImportWriter
+	}
+	return r.Observed()
 }
 
 // Removed says whether the object was retracted or purged by request, which a mirror follows. An object that only expired there is not

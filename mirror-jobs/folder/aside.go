@@ -35,9 +35,13 @@ type Aside struct {
 	ReceivedAt time.Time
 }
 
-// SetAside sets the file aside that has the path of an object which is about to come, or of a folder of that; nil: there was none, or it is a
-// damaged copy of the object itself, or of an earlier version: replaced says so of what has a path and a digest. Errors: of the file system.
-func (f *Folder) SetAside(instrument string, e *mirrorindex.Entry, replaced func(path string, digest wire.Digest) bool) (*Aside, error) {
+// Knows reports something about the copy with a path and a digest.
+type Knows func(path string, digest wire.Digest) bool
+
+// SetAside sets the file aside that has the path of an object which is about to come, or of a folder of that; nil: there was none, or it is
+// of an earlier version (replaced), or a damaged copy of the object itself: it has the time of that, and is not the last copy of another
+// object (last). Errors: of the file system.
+func (f *Folder) SetAside(instrument string, e *mirrorindex.Entry, replaced, last Knows) (*Aside, error) {
 	if CheckPath(instrument, e.Path) != nil { // Put refuses the path
 		return nil, nil
 	}
@@ -49,12 +53,15 @@ func (f *Folder) SetAside(instrument string, e *mirrorindex.Entry, replaced func
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case !info.Mode().IsRegular() || sameTime(info.ModTime(), e.ReceivedAt):
+	case !info.Mode().IsRegular():
 		return nil, nil
 	}
 	digest, size, err := f.digest(filepath.Join(instrument, e.Path))
 	if err != nil || digest == e.Digest && size == e.Size || replaced(e.Path, digest) {
 		return nil, err
+	}
+	if sameTime(info.ModTime(), e.ReceivedAt) && !last(e.Path, digest) {
+		return nil, nil
 	}
 	return f.setAside(instrument, &Aside{Of: e.Path, Digest: digest, ReceivedAt: info.ModTime()})
 }

@@ -59,6 +59,8 @@ type State struct {
 	Ledger string `json:"ledger,omitempty"`
 	// ComparedAt is when a run last compared all files and lacked none; zero: never.
 	ComparedAt time.Time `json:"comparedAt,omitzero"`
+	// Forced: a run with --force began, and none has compared all files since.
+	Forced bool `json:"forced,omitempty"`
 	// Removed is what runs removed that was retracted or purged at the other side.
 	Removed plan.Removed `json:"removed,omitempty"`
 }
@@ -181,6 +183,14 @@ func (f *Folder) SetRemoved(days plan.Removed) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.state.Removed = days
+	return f.write(stateFile, f.state)
+}
+
+// SetForced writes the state, with whether a forced run is to be made again. It is on the disk after Sync.
+func (f *Folder) SetForced(forced bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.Forced = forced
 	return f.write(stateFile, f.state)
 }
 

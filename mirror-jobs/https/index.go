@@ -230,7 +230,7 @@ var (
 // entryBytes is what an object of a list takes of memory.
 func entryBytes(e *mirrorindex.Entry) int64 {
 	n := entryFixed + int64(len(e.Path)+len(e.State)+len(e.Reason)+len(e.Cause)+len(e.ID)+len(e.MediaType)+len(e.TimeSource)+len(e.Completeness))
-	for _, t := range []*time.Time{e.ObservedFrom, e.ObservedTo} {
+	for _, t := range []*time.Time{e.RetractedAt, e.RestoredAt, e.ObservedFrom, e.ObservedTo} {
 		if t != nil {
 			n += timeBytes
 		}

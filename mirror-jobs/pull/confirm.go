@@ -98,9 +98,9 @@ func (p *run) sent(ctx context.Context, err error) bool {
 // endRun notes when all was compared, and says to the other side how the run ended, if it lets this mirror read anything that is selected.
 func (p *run) endRun(ctx context.Context, begun time.Time, left int64, confirms bool) error {
 	switch {
-	case p.Force && left == 0 && confirms:
+	case p.compares && left == 0 && confirms:
 		p.Folder.SetCompared(begun.UTC())
-	case p.Force && left > 0: // what was lost did not come back
+	case p.compares && left > 0: // what was lost did not come back
 		p.Folder.SetCompared(time.Time{})
 	}
 	if !p.awaited || !confirms {

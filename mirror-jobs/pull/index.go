@@ -105,7 +105,7 @@ func (p *run) known(instrument string) (plan.Known, error) {
 	if err != nil {
 		return known, err
 	}
-	if p.Force || p.sweeps {
+	if p.compares || p.sweeps {
 		known.Forget()
 	}
 	lost, err := p.Folder.Lost(instrument, known)

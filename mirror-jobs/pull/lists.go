@@ -105,7 +105,7 @@ func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 		}
 		d.anew = d.anew || len(lines) == 0 && d.had > 0
 		q := mirrorindex.ListQuestion{Instrument: d.in.Instrument, Day: d.day}
-		if sum := plan.SumOf(lines); sum.Count > 0 && !p.Force {
+		if sum := plan.SumOf(lines); sum.Count > 0 && !p.compares {
 			q.Have = &sum
 		}
 		d.lines = lines
@@ -132,6 +132,7 @@ func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 		d.tag = a.Head.Tag
 		var kept int
 		d.lines, kept = p.Policy.Merge(d.lines, a.Entries, a.Head.More)
+		p.noteLast(d)
 		p.reverted(d, kept)
 		p.unlistedDay(d)
 	}
@@ -144,12 +145,12 @@ func (p *run) missing(d *day) []int {
 	for i := range d.lines {
 		l := &d.lines[i]
 		leftover := l.Replaced && p.Policy.Removes(l)
-		if p.Force || leftover { // files are compared, and not what was noted
+		if p.compares || leftover { // files are compared, and not what was noted
 			p.look(d, l)
 		}
 		l.Replaced = l.Replaced && !leftover
 	}
-	if p.Folder.Interrupted() || p.Force || d.anew {
+	if p.Folder.Interrupted() || p.compares || d.anew {
 		for _, i := range (plan.Selection{}).Missing(d.lines) { // also what is not selected any more
 			if l := &d.lines[i]; p.Folder.Has(d.in.Instrument, &l.Entry) {
 				l.Held, l.Lost = true, false

@@ -76,6 +76,21 @@ func TestReinstalled(t *testing.T) {
 	}
 }
 
+// So do they where the other bytes have the same time of receipt, as those of a tree that is imported again.
+func TestReinstalledWithTheSameTimes(t *testing.T) {
+	t.Parallel()
+	l, again := newLab(t), newLab(t)
+	l.Put(archivetest.Camera, "1.jpg", "one", at(storm))
+	l.Wait(l.Put(archivetest.Camera, "2.jpg", "two", at(storm)))
+	l.pull()
+	again.Put(archivetest.Camera, "2.jpg", "two", at(storm))
+	again.Wait(again.Put(archivetest.Camera, "1.jpg", "other", at(storm)))
+	l.URL = again.URL
+	l.pull()
+	l.want("both", map[string]string{"allsky-1/1.jpg": "other", "allsky-1/2.jpg": "two",
+		"allsky-1/" + folder.AsidePath("1.jpg", sha256.Sum256([]byte("one"))): "one"})
+}
+
 // An object that is retracted between its list and its bundle is not missing: the run succeeds, and the next one looks again.
 func TestChangedBeforeItsBundle(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	p := &run{Config: cfg, log: summary.New(cfg.Logger),
 		wanted: make(chan []*day), bundles: make(chan batch, cfg.Connections), large: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays),
-		open: map[*day]bool{}, replaced: map[copyOf]bool{}}
+		open: map[*day]bool{}, replaced: map[copyOf]bool{}, last: map[copyOf]bool{}}
 	defer p.log.Flush()
 	return p.do(ctx)
 }
@@ -93,7 +93,9 @@ type run struct {
 	bundles, large chan batch
 	ready          chan *day
 	surplus        surplus
-	lost           lost
+	// compares: the run compares all files, and not what was noted of them.
+	compares bool
+	lost     lost
 	confirming
 
 	mu sync.Mutex
@@ -103,13 +105,20 @@ type run struct {
 	finished []*instrument
 	// replaced are copies that were here when their lists of this run came, as superseded.
 	replaced map[copyOf]bool
+	// last are copies of objects that the other side does not list any more, under paths of others.
+	last map[copyOf]bool
 }
 
 func (p *run) do(ctx context.Context) error {
 	p.Folder.Select(p.selects())
 	state := p.Folder.State()
-	if p.Force {
+	if p.compares = p.Force || state.Forced; p.compares {
 		state.ETag, state.Instruments = "", nil
+	}
+	if p.Force { // before anything is compared: a forced run that is stopped is made again
+		if err := errors.Join(p.Folder.SetForced(true), p.Folder.Sync()); err != nil {
+			return err
+		}
 	}
 	begun := time.Now()
 	root, etag, unchanged, err := p.Source.Root(ctx, state.ETag)
@@ -159,6 +168,9 @@ func (p *run) do(ctx context.Context) error {
 		err = fmt.Errorf("%w: %d, which the next run tries again", ErrLeft, done.left)
 	}
 	if err == nil || errors.Is(err, ErrLeft) {
+		if p.compares && unselected == nil {
+			err = errors.Join(err, p.Folder.SetForced(false))
+		}
 		err = errors.Join(err, p.lost.err(), p.endRun(ctx, begun, done.left+p.lost.objects.Load(), unselected == nil))
 	}
 	err = errors.Join(unselected, err, vanished, clock)

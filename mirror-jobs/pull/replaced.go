@@ -53,6 +53,26 @@ func (p *run) noteReplaced(d *day, list []mirrorindex.Entry) error {
 	return nil
 }
 
+// noteLast notes the copies of a day that the other side does not list any more, and whose path another object of the day has.
+func (p *run) noteLast(d *day) {
+	last := map[string]wire.Digest{}
+	for i := range d.lines {
+		if l := &d.lines[i]; l.Gone && l.Held && !l.Lost {
+			last[l.Path] = l.Digest
+		}
+	}
+	for i := range d.lines {
+		l := &d.lines[i]
+		digest, known := last[l.Path]
+		if l.Gone || !known || digest == l.Digest {
+			continue
+		}
+		p.mu.Lock()
+		p.last[copyOf{d.in.Instrument, l.Path, digest}] = true
+		p.mu.Unlock()
+	}
+}
+
 // setAside is a file that was set aside, of an instrument.
 type setAside struct {
 	instrument string
@@ -61,11 +81,14 @@ type setAside struct {
 
 // setAside gives the file that has the path of an object that came another name, unless it is of an earlier version.
 func (p *run) setAside(instrument string, e *mirrorindex.Entry) (*setAside, error) {
-	file, err := p.Folder.SetAside(instrument, e, func(path string, digest wire.Digest) bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.replaced[copyOf{instrument, path, digest}]
-	})
+	in := func(copies map[copyOf]bool) folder.Knows {
+		return func(path string, digest wire.Digest) bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return copies[copyOf{instrument, path, digest}]
+		}
+	}
+	file, err := p.Folder.SetAside(instrument, e, in(p.replaced), in(p.last))
 	if file == nil || err != nil {
 		return nil, err
 	}

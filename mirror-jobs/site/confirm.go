@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
-	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/https"
 )
@@ -24,8 +22,6 @@ type confirming struct {
 	isNew bool
 	// unsent: days could not be said to it.
 	unsent bool
-	// doubted: an earlier run found that the object store lost some of what is listed here.
-	doubted bool
 }
 
 // waitedFor notes whether the other Site waits for this one.
@@ -90,7 +86,7 @@ func (r *run) swept() {
 
 // confirmDays says to the other Site what is here of some days that the run has looked at.
 func (r *run) confirmDays(ctx context.Context, days []*day) error {
-	if !r.awaited || r.doubted && !r.VerifyOnly && !r.Force { // lists do not say what is there
+	if !r.awaited || r.doubted && !r.looks { // lists do not say what is there
 		return nil
 	}
 	var lines []mirrorindex.ConfirmLine
@@ -149,29 +145,6 @@ func (r *run) sent(ctx context.Context, err error) (bool, error) {
 	return false, nil
 }
 
-// comparedPart is the part of a partner's cursors that says when all that is here was last compared.
-const comparedPart = "pull-compared"
-
-// comparedState is when a run last found all here that is to be, by what the store has.
-type comparedState struct {
-	At time.Time `json:"at,omitzero"`
-	// Lost: the store had lost some when a run last looked. Until a run finds all, none confirms what it did not look for.
-	Lost bool `json:"lost,omitempty"`
-	// Missing are those of them that no run fetches again, and First names one.
-	Missing int    `json:"missing,omitempty"`
-	First   string `json:"first,omitempty"`
-}
-
-// beginDoubt reads whether an earlier run found that something was lost here.
-func (r *run) beginDoubt(ctx context.Context) error {
-	is, _, err := stream.Load[comparedState](ctx, r.state.cursors, r.state.key(comparedPart))
-	r.doubted = is.Lost
-	if !r.VerifyOnly && !r.Force { // else the run looks itself
-		r.missing, r.firstMissing = is.Missing, is.First
-	}
-	return err
-}
-
 // confirmRun says to the other Site how the run ended.
 func (r *run) confirmRun(ctx context.Context) error {
 	compared, err := r.compared(ctx)
@@ -179,7 +152,7 @@ func (r *run) confirmRun(ctx context.Context) error {
 		return err
 	}
 	end := mirrorindex.ConfirmRun{ComparedAt: compared, Owed: wire.MirrorOwed{Objects: int64(r.owed)}}
-	if r.left()+r.unrepairable+r.missing == 0 && r.stop == nil && r.vanished == nil {
+	if r.left()+r.unrepairable+r.missing == 0 && r.stop == nil && r.vanished == nil && r.isCertain() {
 		end.VerifiedTo = r.now.UTC()
 	}
 	if r.owed > 0 {
@@ -187,25 +160,4 @@ func (r *run) confirmRun(ctx context.Context) error {
 	}
 	_, err = r.send(ctx, []mirrorindex.ConfirmLine{{Run: &end}})
 	return err
-}
-
-// compared returns when a run last compared all that is here, this one included.
-func (r *run) compared(ctx context.Context) (time.Time, error) {
-	key := r.state.key(comparedPart)
-	is, _, err := stream.Load[comparedState](ctx, r.state.cursors, key)
-	switch {
-	case err != nil:
-		return time.Time{}, err
-	case (r.VerifyOnly || r.Force) && r.From.IsZero() && r.To.IsZero() && r.owed == 0 && r.unread == 0 && r.unrepairable == 0 && r.missing == 0:
-		is = comparedState{At: r.now.UTC()} // what was lost came back
-	case r.lost, r.unrepairable > 0:
-		part := !r.From.IsZero() || !r.To.IsZero()
-		if is.Lost = true; !part || r.missing > is.Missing { // a part does not see the rest
-			is.Missing, is.First = r.missing, r.firstMissing
-		}
-		is.At = time.Time{}
-	default:
-		return is.At, nil
-	}
-	return is.At, stream.Save(ctx, r.state.cursors, key, is)
 }

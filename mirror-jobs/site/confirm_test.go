@@ -117,21 +117,53 @@ func TestConfirms(t *testing.T) {
 	if is, _ := has(); is.Objects != 0 || !report().ComparedAt.IsZero() || !report().VerifiedTo.IsZero() || report().Owed.Objects != 1 {
 		t.Errorf("the origin relies on %+v, and %+v is reported", is, report())
 	}
-	// The lists have it still, and a run that goes by them confirms nothing, whatever comes.
+	// The next run brings it back, and confirms nothing: it did not look for the rest. The one after it confirms all.
 	c := h.Put(archivetest.Camera, "c.jpg", "c.jpg", func(r *wire.Record) { r.ReceivedAt = storm.Add(time.Second) })
 	h.Wait(c)
 	want.AddCopy(&c)
 	if err := run(); err != nil {
 		t.Fatal(err)
 	}
-	if is, _ := has(); is.Objects != 0 {
-		t.Errorf("a run that did not look for what was lost confirms %+v", is)
+	if is, _ := has(); is.Objects != 0 || !report().VerifiedTo.IsZero() {
+		t.Errorf("a run that did not look at all confirms %+v and reports %+v", is, report())
+	}
+	if _, err := store.Head(t.Context(), h.records[0].Key); err != nil {
+		t.Errorf("what a run with --verify-only found lost is not brought back by the next one: %v", err)
+	}
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+	if is, _ := has(); !is.SameObjects(want) || report().VerifiedTo.IsZero() {
+		t.Errorf("once it is here again, the origin knows of %+v, and %+v is reported", is, report())
 	}
 	if err := run(func(c *site.Config) { c.Force = true }); err != nil {
 		t.Fatal(err)
 	}
 	if is, _ := has(); !is.SameObjects(want) || report().ComparedAt.IsZero() {
 		t.Errorf("once it is here again, the origin knows of %+v", is)
+	}
+
+	// A day whose manifests cannot be read is not confirmed any more, until they can be.
+	h.damaged = wire.DayOf(storm)
+	for what, change := range map[string]func(*site.Config){"verifies": verifies, "is scheduled": func(*site.Config) {}} {
+		if what == "is scheduled" { // in whatever order: a run that verifies has looked first
+			if err := run(verifies); !errors.Is(err, push.ErrOwed) {
+				t.Errorf("a run that verifies an unreadable day: %v", err)
+			}
+		}
+		if err := run(change); !errors.Is(err, push.ErrOwed) {
+			t.Errorf("a run that %s, and cannot read a day: %v", what, err)
+		}
+		if is, _ := has(); is.Objects != 0 || !report().ComparedAt.IsZero() || !report().VerifiedTo.IsZero() {
+			t.Errorf("after a run that %s the origin relies on %+v, and %+v is reported", what, is, report())
+		}
+	}
+	h.damaged = ""
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+	if is, _ := has(); !is.SameObjects(want) {
+		t.Errorf("once the day can be read, the origin knows of %+v", is)
 	}
 
 	// A hub that was installed again knows of nothing here. Its earlier confirmations do not count, also if its first run does not come far.

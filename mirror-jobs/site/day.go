@@ -76,18 +76,17 @@ func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 			r.verified(d)
 		}
 	}
-	if r.VerifyOnly {
-		return r.confirmDays(ctx, days)
-	}
-	if err := r.fetch(ctx, days); err != nil {
-		return err
-	}
-	for _, d := range days {
-		if err := r.follow(ctx, d); err != nil {
+	if !r.VerifyOnly {
+		if err := r.fetch(ctx, days); err != nil {
 			return err
 		}
+		for _, d := range days {
+			if err := r.follow(ctx, d); err != nil {
+				return err
+			}
+		}
 	}
-	if err := r.confirmDays(ctx, days); err != nil {
+	if err := errors.Join(r.settleDoubt(ctx, days), r.confirmDays(ctx, days)); err != nil || r.VerifyOnly {
 		return err
 	}
 	return r.note(ctx, in, days)
@@ -118,10 +117,12 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 	var here [][]*wire.Record
 	var lost []map[string]bool
 	var packed []int
+	var unread []wire.Day
 	for _, name := range names {
 		listed, err := r.Catalog.Day(ctx, in.guest, name)
 		if unreadable(err) {
 			r.unread++
+			unread = append(unread, name)
 			r.Logger.Error("cannot read what is listed here of a day, and nothing of it is pulled: substorm archive rebuild recreates its manifests",
 				"instrument", in.guest, "day", name, "error", err)
 			continue
@@ -131,20 +132,21 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		}
 		var missed map[string]bool
 		inPacks := 0
-		if r.VerifyOnly || r.Force {
+		looks := r.looksAt(in.name, name)
+		if looks {
 			if missed, inPacks, err = r.missed(ctx, in, name, listed.Records); err != nil {
 				return nil, nil, err
 			}
 		}
 		here, lost, packed = append(here, listed.Records), append(lost, missed), append(packed, inPacks)
 		q := mirrorindex.ListQuestion{Instrument: in.name, Day: name}
-		if have := plan.Have(listed.Records); have.Count > 0 && !r.anew {
+		if have := plan.Have(listed.Records); have.Count > 0 && !r.anew && !looks {
 			q.Have = &have
 		}
 		questions = append(questions, q)
 	}
-	if len(questions) == 0 {
-		return nil, nil, nil
+	if err := r.withdraw(ctx, in, unread); err != nil || len(questions) == 0 {
+		return nil, nil, err
 	}
 	answers, err := r.Source.Lists(ctx, questions)
 	if err != nil {
@@ -251,13 +253,18 @@ func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
 		if d.left+d.Withheld+d.asked+d.held+d.Later+d.again == 0 {
 			is.tag = d.tag
 		}
-		month := mirrorindex.MonthOf(d.day)
-		if months[month] == nil {
-			months[month] = map[string]noted{}
-		}
-		months[month][string(d.day)] = is
+		addNoted(months, d.day, is)
 	}
 	return r.keepNoted(ctx, in, months)
+}
+
+// addNoted adds what a run knows of a day to that of its month.
+func addNoted(months map[string]map[string]noted, day wire.Day, is noted) {
+	month := mirrorindex.MonthOf(day)
+	if months[month] == nil {
+		months[month] = map[string]noted{}
+	}
+	months[month][string(day)] = is
 }
 
 // errOverdue: the archivist was asked for changes, and does not make them.

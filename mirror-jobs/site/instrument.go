@@ -55,8 +55,11 @@ func (r *run) instrument(ctx context.Context, line mirrorindex.RootLine, answer 
 			return err
 		}
 	}
-	if r.left() == before {
+	switch _, pulled := r.state.root.Instruments[line.Instrument]; {
+	case r.left() == before:
 		r.state.root.Instruments[line.Instrument] = line.Tag
+	case pulled: // a forced run may know less of it than the one before
+		r.state.root.Instruments[line.Instrument] = ""
 	}
 	return nil
 }
@@ -99,7 +102,7 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 		return err
 	}
 	before := r.left()
-	if _, err := r.days(ctx, in, answers[0][1:]); err != nil || r.left() > before || r.part {
+	if _, err := r.days(ctx, in, answers[0][1:]); err != nil || r.part {
 		return err
 	}
 	part := monthsPart(in.name)
@@ -107,7 +110,9 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 	if err != nil {
 		return err
 	}
-	all.Tags[month] = tag
+	if all.Tags[month] = tag; r.left() > before {
+		delete(all.Tags, month)
+	}
 	return r.state.setTags(ctx, part, all)
 }
 
@@ -140,6 +145,11 @@ func (r *run) days(ctx context.Context, in *instrument, lines []mirrorindex.Days
 	if !r.anew && !r.sweeps {
 		if known, err = r.state.known(ctx, in.name, lines); err != nil {
 			return nil, err
+		}
+	}
+	for _, day := range r.inDoubt[in.name] {
+		if known.Days != nil {
+			known.ForgetDay(day)
 		}
 	}
 	if err := r.addHeld(ctx, in, &known); err != nil {

@@ -98,11 +98,16 @@ func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records 
 	}
 	if len(lost) > 0 {
 		r.lost = true
-		r.Logger.Warn("the object store does not have objects that are listed here: a run with --force fetches what the other Site still gives",
+		r.Logger.Warn("the object store does not have objects that are listed here: the next run that does not only verify fetches what the other Site still gives",
 			"instrument", in.guest, "day", day, "objects", len(lost))
+		if err := r.putInDoubt(ctx, in.name, day); err != nil {
+			return nil, 0, err
+		}
 	}
 	if packed > 0 {
-		r.unrepairable += packed
+		if r.looks { // else an earlier run has counted them
+			r.unrepairable += packed
+		}
 		r.Logger.Error("the object store lost a pack with objects that are listed here, which no pull brings back: restore the bucket from a copy (substorm archive verify names them)",
 			"instrument", in.guest, "day", day, "objects", packed)
 	}
@@ -113,6 +118,9 @@ func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records 
 func (r *run) missForGood(d *day) {
 	r.again += len(d.Again)
 	if d.missing = len(d.Missing); d.missing == 0 {
+		return
+	}
+	if !r.looks { // an earlier run has counted them
 		return
 	}
 	first := d.Missing[0]

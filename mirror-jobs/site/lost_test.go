@@ -4,6 +4,7 @@ package site_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -19,7 +20,7 @@ import (
 )
 
 // Objects that the store here lost, small and large, count as here for a run by the schedule. One that verifies tells of them, and
-// one that is forced brings them back: with the digests that they had, and counted once in the ledger.
+// the next one brings them back: with the digests that they had, and counted once in the ledger.
 func TestLostObject(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -52,25 +53,24 @@ func TestLostObject(t *testing.T) {
 		t.Errorf("a run that looks at lists alone: %v", err)
 	}
 	if err := with(func(c *site.Config) { c.VerifyOnly = true }); !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), "2 objects") ||
-		!strings.Contains(err.Error(), `"small.jpg" of `) && !strings.Contains(err.Error(), `"large.fits" of `) || !strings.Contains(err.Error(), "--force") || strings.Contains(err.Error(), "to the partner") {
+		!strings.Contains(err.Error(), `"small.jpg" of `) && !strings.Contains(err.Error(), `"large.fits" of `) || !strings.Contains(err.Error(), "the next run without --verify-only") || strings.Contains(err.Error(), "to the partner") {
 		t.Errorf("a run that verifies: %v", err)
 	}
-	forced := func(c *site.Config) { c.Force = true }
-	if err := with(forced); err != nil {
+	if err := with(); err != nil {
 		t.Error(err)
 	}
 	for _, r := range h.records {
 		n, err := store.Head(t.Context(), r.Key)
 		if err != nil {
-			t.Errorf("%s after a forced run: %v", r.Path, err)
+			t.Errorf("%s after the next run: %v", r.Path, err)
 			continue
 		}
 		if is, err := wire.NoticeFromMetadata(r.Key, n.Metadata); err != nil || is.Digest != r.Digest || n.Size != int64(len(objects[r.Path])) {
-			t.Errorf("%s after a forced run is %+v, %v", r.Path, is, err)
+			t.Errorf("%s after the next run is %+v, %v", r.Path, is, err)
 		}
 	}
 	if err := with(func(c *site.Config) { c.VerifyOnly = true }); err != nil {
-		t.Errorf("a run that verifies after a forced one: %v", err)
+		t.Errorf("a run that verifies after that: %v", err)
 	}
 	if n := len(h.announced()); n != len(objects) {
 		t.Errorf("%d objects are announced %d times", len(objects), n)
@@ -90,8 +90,52 @@ func TestLostObject(t *testing.T) {
 			h.records[i] = &packed
 		}
 	}
-	if err := with(forced); !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), "1 were lost here with their packs") {
+	if err := with(func(c *site.Config) { c.Force = true }); !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), "1 were lost here with their packs") {
 		t.Errorf("a pack is lost: %v", err)
+	}
+}
+
+// A run with force that fails before it has looked at all is made again by the next run, which is not forced.
+func TestForcedRunIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	store := h.startGateway()
+	with := func(change ...func(*site.Config)) error {
+		t.Helper()
+		_, err := h.pull(h.URL, append(change, func(c *site.Config) { c.Store = store })...)
+		return err
+	}
+	h.Wait(h.Put(archivetest.Camera, "a.jpg", "a", func(r *wire.Record) { r.ReceivedAt = storm }))
+	if err := with(); err != nil {
+		t.Fatal(err)
+	}
+	h.records = h.announced()
+	h.list(store)
+	key := h.records[0].Key
+	if err := store.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if err := with(); err != nil {
+		t.Errorf("a run that looks at lists alone: %v", err)
+	}
+	stops := errors.New("the run is stopped")
+	if err := with(func(c *site.Config) { c.Force, c.Pause = true, func(context.Context) error { return stops } }); !errors.Is(err, stops) {
+		t.Fatalf("the run ends with %v", err)
+	}
+	if err := with(); err != nil {
+		t.Errorf("the run after it: %v", err)
+	}
+	if _, err := store.Head(t.Context(), key); err != nil {
+		t.Errorf("the object that was lost: %v", err)
+	}
+	if err := store.Delete(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if err := with(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Head(t.Context(), key); !errors.Is(err, objectstore.ErrNotFound) {
+		t.Errorf("a run after one that looked at all looks at all again: %v", err)
 	}
 }
 

@@ -115,6 +115,7 @@ type run struct {
 	disk      *scratch
 	// confirming says to the other Site what is here.
 	confirming
+	doubt
 	// anew: what earlier runs saw does not count. Part: what this run sees does not count for later ones.
 	anew, part bool
 	// owed are objects that did not come, withheld those under embargo, and asked the changes that the archivist is asked for, or
@@ -192,7 +193,7 @@ func (r *run) do(ctx context.Context) error {
 	}
 	known := r.state.root.Instruments
 	changed := r.policy.Instruments(root, r.hasGuest, func(name string) string {
-		if r.anew || r.sweeps {
+		if r.anew || r.sweeps || len(r.inDoubt[name]) > 0 {
 			return ""
 		}
 		return known[name]
@@ -222,7 +223,7 @@ func (r *run) do(ctx context.Context) error {
 		}
 	}
 	r.swept()
-	if err := r.lookAgain(ctx); err != nil {
+	if err := errors.Join(r.lookAgain(ctx), r.loseUnlisted(ctx)); err != nil {
 		return errors.Join(err, r.keep(ctx, ""))
 	}
 	if r.left() > 0 || r.vanished != nil || r.clock != nil || root.Confirms && !r.state.root.Confirms {
@@ -239,7 +240,7 @@ func (r *run) do(ctx context.Context) error {
 
 // root asks for the root of the other Site, if it is another than before.
 func (r *run) root(ctx context.Context) (root mirrorindex.Root, etag string, unchanged bool, err error) {
-	if !r.anew {
+	if !r.anew && len(r.inDoubt) == 0 {
 		etag = r.state.root.ETag
 	}
 	return r.Source.Root(ctx, etag)
@@ -315,7 +316,7 @@ func (r *run) reasonOf(why error) string {
 func (r *run) step() string {
 	switch {
 	case r.VerifyOnly && r.again > 0:
-		return fmt.Sprintf("the object store here lost %d that are listed, which `kubectl substorm mirror run %s --force` brings back", r.again, r.Entry.Partner)
+		return fmt.Sprintf("the object store here lost %d that are listed, which the next run without --verify-only brings back", r.again)
 	case r.VerifyOnly:
 		return "a run without --verify-only brings them"
 	default:

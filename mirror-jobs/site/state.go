@@ -173,34 +173,33 @@ func (s *state) removed(ctx context.Context) (plan.Removed, error) {
 	return is.Days, err
 }
 
-// countRemoved counts some more, or forgets all that was counted. Another run may count at the same time.
+// countRemoved counts some more, or forgets all that was counted.
 func (s *state) countRemoved(ctx context.Context, count func(plan.Removed) plan.Removed) error {
+	return change(ctx, s, removedPart, func(is *removedState) { is.Days = count(is.Days) })
+}
+
+// change changes a record of the cursors, which another run may change at the same time.
+func change[T any](ctx context.Context, s *state, part string, f func(*T)) error {
+	key := s.key(part)
 	for {
-		var is removedState
-		e, err := s.cursors.Get(ctx, s.key(removedPart))
-		switch {
-		case err == nil:
-			is, err = wire.Decode[removedState](e.Value())
-		case errors.Is(err, jetstream.ErrKeyNotFound):
-			err = nil
+		record, revision, err := stream.Record[T](ctx, s.cursors, key)
+		if err != nil {
+			return err
 		}
-		var data []byte
-		if err == nil {
-			is.Days = count(is.Days)
-			data, err = wire.Encode(is)
-		}
+		f(&record)
+		data, err := wire.Encode(record)
 		switch {
 		case err != nil:
-		case e == nil:
-			_, err = s.cursors.Create(ctx, s.key(removedPart), data)
+		case revision == 0:
+			_, err = s.cursors.Create(ctx, key, data)
 		default:
-			_, err = s.cursors.Update(ctx, s.key(removedPart), data, e.Revision())
+			_, err = s.cursors.Update(ctx, key, data, revision)
 		}
 		if errors.Is(err, jetstream.ErrKeyExists) && ctx.Err() == nil { // another run was faster
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("%s of bucket %s: %w", s.key(removedPart), s.cursors.Bucket(), err)
+			return fmt.Errorf("%s of bucket %s: %w", key, s.cursors.Bucket(), err)
 		}
 		return nil
 	}
@@ -230,6 +229,8 @@ func (s *state) note(ctx context.Context, instrument, month string, days map[str
 		}
 		if is.tag != "" {
 			all.Tags[day] = is.tag
+		} else { // a forced run may know less of it than the one before
+			delete(all.Tags, day)
 		}
 		since, before := all.Asked[day]
 		switch {

@@ -132,7 +132,9 @@ func (r *run) clearDoubt(ctx context.Context, instrument string, day wire.Day) e
 		return nil
 	}
 	return r.changeCompared(ctx, func(s *comparedState) {
-		if s.Days[instrument] = slices.DeleteFunc(s.Days[instrument], func(d wire.Day) bool { return d == day }); len(s.Days[instrument]) == 0 {
+		if rest := slices.DeleteFunc(s.Days[instrument], func(d wire.Day) bool { return d == day }); len(rest) > 0 {
+			s.Days[instrument] = rest
+		} else {
 			delete(s.Days, instrument)
 		}
 		r.inDoubt = s.Days

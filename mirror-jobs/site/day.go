@@ -145,7 +145,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		}
 		questions = append(questions, q)
 	}
-	if err := r.withdraw(ctx, in, unread); err != nil || len(questions) == 0 {
+	if err := r.revokeConfirmed(ctx, in, unread); err != nil || len(questions) == 0 {
 		return nil, nil, err
 	}
 	answers, err := r.Source.Lists(ctx, questions)

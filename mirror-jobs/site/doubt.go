@@ -21,7 +21,7 @@ const comparedPart = "pull-compared"
 // maxDoubted bounds the days that a comparedState names.
 const maxDoubted = 1000
 
-// comparedState is what runs found that looked into the object store here. What is in doubt stays so until a run has looked again:
+// comparedState is what runs found that looked into the object store here. A doubt stays until a run has looked again:
 // the lists alone, by which other runs go, do not say what was lost.
 type comparedState struct {
 	// At is when a run last found all here that is to be, by what the store has.
@@ -189,9 +189,9 @@ func (r *run) loseUnlisted(ctx context.Context) error {
 	return nil
 }
 
-// withdraw says to the other Site that it cannot rely on the copies of days whose manifests here cannot be read. They are looked at again,
+// revokeConfirmed says to the other Site that it cannot rely on the copies of days whose manifests here cannot be read. They are looked at again,
 // and confirmed once they can be.
-func (r *run) withdraw(ctx context.Context, in *instrument, days []wire.Day) error {
+func (r *run) revokeConfirmed(ctx context.Context, in *instrument, days []wire.Day) error {
 	var lines []mirrorindex.ConfirmLine
 	months := map[string]map[string]noted{}
 	for _, day := range days {

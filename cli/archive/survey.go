@@ -36,7 +36,9 @@ type survey struct {
 	site       string
 	format     output.Format
 	out, notes io.Writer
-	data       *output.Encoder
+	// failed are the packs that gateways report as failed, as far as that is known.
+	failed map[string]bool
+	data   *output.Encoder
 	// at is how many of all lists were looked at.
 	at, of int64
 }
@@ -108,7 +110,7 @@ func (s *survey) scan(ctx context.Context, foreign func(key string, err error) e
 	}
 	var mu sync.Mutex
 	var failed error
-	found, err := bucket.Scan(ctx, bucket.Config{Store: s.store, Site: s.site, Instrument: s.holdsInstrument, Day: within.hold, ScratchDir: s.scratch,
+	found, err := bucket.Scan(ctx, bucket.Config{Store: s.store, Site: s.site, Instrument: s.holdsInstrument, Day: within.hold, Failed: s.failed, ScratchDir: s.scratch,
 		Foreign: func(key string, err error) {
 			mu.Lock()
 			defer mu.Unlock()

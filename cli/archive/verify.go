@@ -106,7 +106,7 @@ type verify struct {
 }
 
 func (v *verify) run(ctx context.Context, b *backend.Backend) error {
-	unknown := v.compareIndex(ctx, b, v.find) // while JetStream is away the objects are verified all the same
+	unknown := errors.Join(v.compareIndex(ctx, b, v.find), v.readFailed(ctx, b)) // while JetStream is away the objects are verified all the same
 	err := v.each(ctx, func(key string, err error) error {
 		return v.find(bucket.Foreign, bucket.List{Instrument: nowhere, Day: nowhere}, key, err.Error())
 	}, v.list)

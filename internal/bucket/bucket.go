@@ -32,6 +32,9 @@ type Config struct {
 	// only known when all named objects have been asked.
 	Instrument func(string) bool
 	Day        func(wire.Day) bool
+	// Failed are the keys of packs that gateways report as failed (wire.FailedPacks), which are passed over. No sender has a receipt for what
+	// only they hold, and compaction removes them.
+	Failed map[string]bool
 	// ScratchDir holds what was found, uncompressed: about 1 KB an object.
 	ScratchDir string
 	// Foreign hears of what lies under keys of ours and cannot be read as ours. It
@@ -224,6 +227,9 @@ func (s *scan) pack(ctx context.Context, info objectstore.Info) error {
 		return s.strange(info.Key, err)
 	}
 	s.count(0, 1)
+	if s.Failed[info.Key] {
+		return nil
+	}
 	rank := rankPack
 	if name.Compacted() {
 		rank = rankCompacted

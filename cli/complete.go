@@ -96,7 +96,7 @@ func names(list func() client.ObjectList) cobra.CompletionFunc {
 			all := list()
 			if err == nil && flag("code") == "" && cluster.List(ctx, all) == nil {
 				_ = meta.EachListItem(all, func(o runtime.Object) error {
-					if pod, is := o.(*corev1.Pod); !is || pod.Labels[workload.LabelComponent] == "gateway" {
+					if pod, ok := o.(*corev1.Pod); !ok || pod.Labels[workload.LabelComponent] == "gateway" {
 						listed = append(listed, o.(client.Object).GetName())
 					}
 					return nil

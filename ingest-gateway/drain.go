@@ -29,7 +29,7 @@ func (g *gateway) drain(unsettle func()) {
 	defer cancel()
 	g.log.Info("draining", "timeout", g.cfg.DrainTimeout)
 	g.health.draining.Store(true)
-	g.reporter.soon()
+	g.reporter.requestReport()
 	retry.Sleep(ctx, min(maxGrace, g.cfg.DrainTimeout/graceShare))
 	unsettle()
 	var ways sync.WaitGroup
@@ -65,7 +65,7 @@ func (g *gateway) finish() error {
 		g.log.Warn("stopped before everything was written", "error", err)
 	}
 	g.reporter.unwritten = err != nil
-	g.reporter.last(ctx)
+	g.reporter.reportLast(ctx)
 	g.nc.Close()
 	g.log.Info("stopped")
 	return g.volume.Close()

@@ -63,8 +63,8 @@ func (s *senders) heartbeat(instrument string, h wire.Heartbeat, received time.T
 	news.forget(received)
 }
 
-// asked notes what the senders of an instrument are asked to send, for those that take commands.
-func (s *senders) asked(instrument string, channels []wire.ChannelSampling) {
+// noteAsked notes what the senders of an instrument are asked to send, for those that take commands.
+func (s *senders) noteAsked(instrument string, channels []wire.ChannelSampling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next(instrument).asked = channels
@@ -117,14 +117,14 @@ func (n *senderNews) forget(now time.Time) {
 
 // status is what the senders say together; each of them stands in it too.
 func (n *senderNews) status() wire.SenderStatus {
-	all := slices.SortedFunc(n.told(), func(a, b wire.SenderStatus) int { return strings.Compare(a.Sender, b.Sender) })
+	all := slices.SortedFunc(n.eachStatus(), func(a, b wire.SenderStatus) int { return strings.Compare(a.Sender, b.Sender) })
 	sum := wire.MergeSenders(all)
 	sum.Senders = all
 	return sum
 }
 
-// told are the senders, each with what it is asked to send.
-func (n *senderNews) told() iter.Seq[wire.SenderStatus] {
+// eachStatus are the senders, each with what it is asked to send.
+func (n *senderNews) eachStatus() iter.Seq[wire.SenderStatus] {
 	return func(yield func(wire.SenderStatus) bool) {
 		for _, s := range n.by {
 			if s.Sampling != nil {

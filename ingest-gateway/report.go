@@ -63,8 +63,8 @@ func newReporter(g *gateway) *reporter {
 	}
 }
 
-// soon asks for a report at once: something changed.
-func (r *reporter) soon() {
+// requestReport asks for a report at once: something changed.
+func (r *reporter) requestReport() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -99,8 +99,8 @@ func (r *reporter) run(ctx context.Context) error {
 	}
 }
 
-// last reports once more, at the end. The totals of instruments were reported before the ledger was closed.
-func (r *reporter) last(ctx context.Context) {
+// reportLast reports once more, at the end. The totals of instruments were reported before the ledger was closed.
+func (r *reporter) reportLast(ctx context.Context) {
 	r.stopped = true
 	if r.reportGateway(ctx) == nil {
 		r.reportRefusals(ctx)
@@ -156,7 +156,7 @@ func (r *reporter) reportInstruments(ctx context.Context) {
 			maps.Equal(before.Listeners, listeners) || r.gathers && waits(before, own, day, in.Cadence, now) {
 			continue
 		}
-		sum := own.Plus(r.earlier(ctx, name, day))
+		sum := own.Plus(r.readEarlier(ctx, name, day))
 		err := r.put(ctx, wire.InstrumentStatusKey(name, r.g.cfg.Gateway), wire.InstrumentStatus{
 			ReportedAt: time.Now().UTC(), LastReceived: last.UTC(), Listeners: listeners, Day: day,
 			Objects: sum.Objects, Datagrams: sum.Datagrams, Bytes: sum.ObjectBytes + sum.DatagramBytes,
@@ -203,9 +203,9 @@ func (r *reporter) reportSenders(ctx context.Context) {
 	r.heard = heard
 }
 
-// earlier returns what the pod's earlier incarnations received on a day, as far
+// readEarlier returns what the pod's earlier incarnations received on a day, as far
 // as the ledger answers.
-func (r *reporter) earlier(ctx context.Context, instrument string, day wire.Day) wire.Totals {
+func (r *reporter) readEarlier(ctx context.Context, instrument string, day wire.Day) wire.Totals {
 	key := wire.LedgerKey(instrument, day, wire.StepReceived, r.g.cfg.Gateway)
 	if o, ok := r.others[key]; ok && time.Since(o.at) < othersMaxAge {
 		return o.totals

@@ -215,7 +215,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	registerRegistry(g.metrics, g.registry)
 	g.senders = newSenders(g.cfg.Gateway, func(instrument string) bool { _, ok := g.registry.Current().Instruments()[instrument]; return ok })
 	g.metrics.MustRegister(g.senders)
-	g.commands = command.New(command.Config{Site: g.cfg.Site, Registry: g.registry, Logger: g.log, Metrics: g.metrics, Asked: g.senders.asked})
+	g.commands = command.New(command.Config{Site: g.cfg.Site, Registry: g.registry, Logger: g.log, Metrics: g.metrics, Asked: g.senders.noteAsked})
 	if err := errors.Join(g.openCertificates(), g.openQuarantine(), g.openLinkProbe()); err != nil {
 		return err
 	}
@@ -276,7 +276,7 @@ func (g *gateway) run(ctx context.Context) error {
 	}
 	follower := intake.NewFollower(intake.FollowerConfig{
 		Site: g.cfg.Site, Scope: g.cfg.scope(), File: filepath.Join(g.cfg.DataDir, "registry.json"),
-		Registry: g.registry, Logger: g.log, Apply: g.listen, Changed: func() { g.commands.Refresh(); g.reporter.soon() },
+		Registry: g.registry, Logger: g.log, Apply: g.listen, Changed: func() { g.commands.Refresh(); g.reporter.requestReport() },
 	})
 	run(alive, "http", g.http.Serve)
 	run(alive, "ledger", func(ctx context.Context) error { return g.ledger.Run(ctx, g.js) })

@@ -27,7 +27,7 @@ func (r *reporter) putGateway(ctx context.Context, status wire.GatewayStatus) er
 	if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return err
 	}
-	if err := r.meet(ctx, key, status); err != nil {
+	if err := r.checkTwin(ctx, key, status); err != nil {
 		return err
 	}
 	if r.displaced {
@@ -78,10 +78,10 @@ func (r *reporter) clear(ctx context.Context, kv jetstream.KeyValue, status wire
 	return nil
 }
 
-// meet reads the report that stands in the place of ours. A report of the same volume is
+// checkTwin reads the report that stands in the place of ours. A report of the same volume is
 // an earlier incarnation's. If it is of another volume's pod, the pod that started first
 // makes space.
-func (r *reporter) meet(ctx context.Context, key string, ours wire.GatewayStatus) error {
+func (r *reporter) checkTwin(ctx context.Context, key string, ours wire.GatewayStatus) error {
 	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	kv, err := r.bucket(call)

@@ -70,7 +70,7 @@ func (p *publisher) publish(ctx context.Context, authority []byte) error {
 			apiService, namespace, name, p.namespace, p.name)
 	}
 	bundle := base64.StdEncoding.EncodeToString(authority)
-	if is, _, _ := unstructured.NestedString(found.Object, "spec", "caBundle"); is == bundle {
+	if current, _, _ := unstructured.NestedString(found.Object, "spec", "caBundle"); current == bundle {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"caBundle": bundle}})

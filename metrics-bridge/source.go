@@ -98,7 +98,7 @@ func (s *source) readAll(ctx context.Context) (samples, error) {
 	var (
 		mu     sync.Mutex
 		failed []error
-		is     = samples{at: time.Now(), all: map[string][]sample{}}
+		found  = samples{at: time.Now(), all: map[string][]sample{}}
 		read   int
 		all    sync.WaitGroup
 	)
@@ -122,16 +122,16 @@ func (s *source) readAll(ctx context.Context) (samples, error) {
 				}
 				s.reads.WithLabelValues("Read").Inc()
 				read++
-				is.take(families)
+				found.take(families)
 			})
 		}
 	}
 	all.Wait()
-	is.failed = errors.Join(failed...)
+	found.failed = errors.Join(failed...)
 	if read == 0 {
-		return samples{}, is.failed
+		return samples{}, found.failed
 	}
-	return is, nil
+	return found, nil
 }
 
 // ask reads the metrics of the operator at one of its addresses.

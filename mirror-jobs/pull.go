@@ -143,12 +143,12 @@ func (p *program) source(ctx context.Context, entry wire.MirrorEntry, at string)
 }
 
 // tls has the files of spec.https.tls.
-func (p *program) tls(is *wire.MirrorTLS) (*tls.Config, error) {
+func (p *program) tls(settings *wire.MirrorTLS) (*tls.Config, error) {
 	var ca, certificate, key string
-	if is != nil && is.CA {
+	if settings != nil && settings.CA {
 		ca = filepath.Join(p.cfg.CredentialsDir, wire.MirrorFileCA)
 	}
-	if is != nil && is.Certificate {
+	if settings != nil && settings.Certificate {
 		certificate, key = filepath.Join(p.cfg.CredentialsDir, wire.MirrorFileCertificate), filepath.Join(p.cfg.CredentialsDir, wire.MirrorFilePrivateKey)
 	}
 	cfg, err := https.TLS(ca, certificate, key)

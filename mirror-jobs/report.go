@@ -44,12 +44,12 @@ func newReport(ctx context.Context, p *program) (*report, error) {
 		return nil, fmt.Errorf("bucket %s: %w", wire.StatusBucket(p.cfg.Site), err)
 	}
 	r := &report{p: p, kv: kv, incarnation: rand.Text()}
-	r.about(p.cfg.Run)
+	r.setRun(p.cfg.Run)
 	return r, nil
 }
 
-// about has what follows be about a run of a name: a program that begins runs itself names them.
-func (r *report) about(run string) {
+// setRun has what follows be about a run of a name: a program that begins runs itself names them.
+func (r *report) setRun(run string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.name, r.key = run, wire.MirrorStatusKey(r.p.cfg.Partner, run)
@@ -84,14 +84,14 @@ func trigger(of string) string {
 	return of
 }
 
-// waits reports at once what the run waits for; empty: for nothing. A wait may be over before the next report is due.
-func (r *report) waits(ctx context.Context, reason, message string) {
+// reportWait reports at once what the run waits for; empty: for nothing. A wait may be over before the next report is due.
+func (r *report) reportWait(ctx context.Context, reason, message string) {
 	r.mu.Lock()
 	same := r.status.Reason == reason && r.status.Message == message
 	r.status.Reason, r.status.Message = reason, message
 	r.mu.Unlock()
 	if !same {
-		r.tell(ctx)
+		r.writeReport(ctx)
 	}
 }
 
@@ -100,7 +100,7 @@ func (r *report) run(ctx context.Context) {
 	tick := time.NewTicker(wire.MirrorReportInterval)
 	defer tick.Stop()
 	for {
-		r.tell(ctx)
+		r.writeReport(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -114,7 +114,7 @@ func (r *report) end(ctx context.Context, err error) {
 	r.ended(ctx, err)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	r.tell(ctx)
+	r.writeReport(ctx)
 }
 
 func (r *report) ended(ctx context.Context, err error) {
@@ -135,7 +135,7 @@ func (r *report) ended(ctx context.Context, err error) {
 		r.status.Result, r.status.Message = wire.MirrorStopped, "the run was stopped: the next run continues"
 	default:
 		_ = errors.As(err, &problem)
-		r.status.Result, r.status.Reason, r.status.Message = wire.MirrorFailed, reasonOf(err), said(err)
+		r.status.Result, r.status.Reason, r.status.Message = wire.MirrorFailed, reasonOf(err), errorText(err)
 	}
 	r.reached(problem, now)
 }
@@ -165,14 +165,14 @@ func (r *report) reached(problem *push.Problem, now time.Time) {
 		if was := r.status.Unreached; was != nil && was.Reason == problem.Reason {
 			since = was.Since
 		}
-		r.status.Unreached = &wire.MirrorProblem{Reason: problem.Reason, Message: said(problem), Since: since}
+		r.status.Unreached = &wire.MirrorProblem{Reason: problem.Reason, Message: errorText(problem), Since: since}
 	case r.progress.Answered() || problem != nil && problem.Answered:
 		r.status.Reached, r.status.Unreached = now, nil
 	}
 }
 
-// said is an error as a report says it, in one line: the other side may have said a part of it.
-func said(err error) string {
+// errorText is an error as a report says it, in one line: the other side may have said a part of it.
+func errorText(err error) string {
 	return wire.SaidText(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
@@ -189,8 +189,8 @@ func unreached(p *push.Problem) bool {
 	return false
 }
 
-// tell writes the report.
-func (r *report) tell(ctx context.Context) {
+// writeReport writes the report.
+func (r *report) writeReport(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now().UTC()

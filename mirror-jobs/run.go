@@ -102,11 +102,11 @@ func Run(ctx context.Context, cfg Config) error {
 				return e.RepeatWindow()
 			}})
 	}
-	return p.beside(ctx)
+	return p.runWithServices(ctx)
 }
 
-// beside runs what a run needs, until it ends.
-func (p *program) beside(ctx context.Context) error {
+// runWithServices runs what a run needs, until it ends.
+func (p *program) runWithServices(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	if p.cfg.ListenHTTP != "" {
 		http, err := telemetry.NewServer(telemetry.ServerConfig{Address: p.cfg.ListenHTTP, Metrics: p.metrics, Ready: p.ready})
@@ -193,7 +193,7 @@ func (p *program) work(ctx context.Context) error {
 	case wire.MirrorContinuously:
 		return p.follow(ctx)
 	case wire.MirrorTimetable:
-		return p.keep(ctx)
+		return p.followSchedule(ctx)
 	default:
 		return p.once(ctx, entry, false)
 	}
@@ -208,7 +208,7 @@ func (p *program) acquire(ctx context.Context, leases jetstream.KeyValue, entry 
 		defer close(told)
 		if p.cfg.Trigger != wire.MirrorTimetable && retry.Sleep(waiting, lookEvery) {
 			p.report.begin(entry, &push.Progress{})
-			p.report.waits(ctx, "", p.waitsFor(waiting, leases, key))
+			p.report.reportWait(ctx, "", p.waitsFor(waiting, leases, key))
 			p.report.run(waiting)
 		}
 	}()
@@ -248,7 +248,7 @@ func (p *program) once(ctx context.Context, entry wire.MirrorEntry, following bo
 	}()
 	err := p.move(ctx, entry, following, progress)
 	if p.cfg.Trigger != wire.MirrorContinuously {
-		err = p.again(ctx, entry, progress, err)
+		err = p.retryUnreached(ctx, entry, progress, err)
 	}
 	stop()
 	<-reported
@@ -259,14 +259,14 @@ func (p *program) once(ctx context.Context, entry wire.MirrorEntry, following bo
 	return err
 }
 
-// again moves what is owed, from the beginning, to a partner that did not answer before. It returns how the last attempt ended.
-func (p *program) again(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress, err error) error {
+// retryUnreached moves what is owed, from the beginning, to a partner that did not answer before. It returns how the last attempt ended.
+func (p *program) retryUnreached(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress, err error) error {
 	for _, pause := range askAgain {
 		var problem *push.Problem
 		if !errors.As(err, &problem) || problem.Reason != wire.MirrorReasonUnreachable || problem.Answered || progress.Answered() {
 			return err
 		}
-		p.report.waits(ctx, problem.Reason, fmt.Sprintf("it retries after %v: %s", pause, said(problem)))
+		p.report.reportWait(ctx, problem.Reason, fmt.Sprintf("it retries after %v: %s", pause, errorText(problem)))
 		p.log.Info("the partner does not answer", "error", err, "again", pause)
 		if !retry.Sleep(ctx, pause) {
 			return err
@@ -309,10 +309,10 @@ func (p *program) pause(ctx context.Context, limits wire.MirrorLimits) error {
 	for {
 		until, is := plan.Maintained(limits, time.Now())
 		if !is {
-			p.report.waits(ctx, "", "")
+			p.report.reportWait(ctx, "", "")
 			return nil
 		}
-		p.report.waits(ctx, wire.MirrorReasonMaintenance, "a maintenance window lasts until "+wire.FormatTime(until))
+		p.report.reportWait(ctx, wire.MirrorReasonMaintenance, "a maintenance window lasts until "+wire.FormatTime(until))
 		if !retry.Sleep(ctx, min(time.Until(until), time.Minute)) {
 			return ctx.Err()
 		}

@@ -24,9 +24,9 @@ type began struct {
 	At time.Time `json:"at"`
 }
 
-// keep begins runs as the schedule says, if nothing starts Jobs. A run that was missed while the program did not run is made up for, and
+// followSchedule begins runs as the schedule says, if nothing starts Jobs. A run that was missed while the program did not run is made up for, and
 // so is one whose time came during the previous run, unless it replaces that one: a CronJob does the same.
-func (p *program) keep(ctx context.Context) error {
+func (p *program) followSchedule(ctx context.Context) error {
 	cursors, err := p.js.KeyValue(ctx, wire.CursorBucket(p.cfg.Site))
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(p.cfg.Site), err)
@@ -39,7 +39,7 @@ func (p *program) keep(ctx context.Context) error {
 			return err
 		}
 		if !lasting.lasts() || entry.Schedule != nil && entry.Schedule.Concurrency == wire.MirrorReplace {
-			if err := p.whenDue(ctx, cursors, entry, lasting); err != nil && ctx.Err() == nil {
+			if err := p.beginIfDue(ctx, cursors, entry, lasting); err != nil && ctx.Err() == nil {
 				p.log.Warn("no run can begin", "error", err)
 			}
 		}
@@ -76,8 +76,8 @@ func (s *scheduledRun) end() {
 	}
 }
 
-// whenDue begins a run if one is due. One that lasts is stopped first.
-func (p *program) whenDue(ctx context.Context, cursors jetstream.KeyValue, entry wire.MirrorEntry, lasting *scheduledRun) error {
+// beginIfDue begins a run if one is due. One that lasts is stopped first.
+func (p *program) beginIfDue(ctx context.Context, cursors jetstream.KeyValue, entry wire.MirrorEntry, lasting *scheduledRun) error {
 	if entry.Schedule == nil || entry.Suspended {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (p *program) whenDue(ctx context.Context, cursors jetstream.KeyValue, entry
 func (p *program) begin(ctx context.Context, entry wire.MirrorEntry, at time.Time, run *scheduledRun) {
 	name := fmt.Sprintf("%s-mirror-%d", p.cfg.Partner, at.Unix()/60) // as a CronJob names its Jobs
 	p.log.Info("a run begins", "name", name, "due", at)
-	p.report.about(name)
+	p.report.setRun(name)
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	run.stop, run.ended = stop, ended

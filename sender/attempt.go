@@ -122,7 +122,7 @@ func (s *sender) attempt(ctx context.Context, address string, it item, p *pulse)
 	}
 	defer tcp.Close()
 	defer context.AfterFunc(ctx, func() { tcp.Close() })()
-	p.over(tcp.vitals())
+	p.setConn(tcp.vitals())
 	if !p.begins() {
 		return verdict{err: errAside}
 	}
@@ -130,7 +130,7 @@ func (s *sender) attempt(ctx context.Context, address string, it item, p *pulse)
 	answer := listen(tcp)
 	v := s.transmit(tcp, it, body, *buffer, n, answer)
 	if v.whole {
-		p.ended()
+		p.markWritten()
 	}
 	v = s.judge(ctx, tcp, v, answer)
 	if !v.receipted {
@@ -203,7 +203,7 @@ func (s *sender) transmit(conn socket, it item, body io.Reader, buffer []byte, n
 		}
 	}
 	v.digest = sum(digest)
-	if err := it.changed(v.digest); err != nil {
+	if err := it.checkUnchanged(v.digest); err != nil {
 		return verdict{local: true, err: err, taken: v.taken}
 	}
 	v.err = conn.CloseWrite()

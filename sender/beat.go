@@ -94,7 +94,7 @@ func (c *pipe) beat(ctx context.Context, write func(now time.Time) ([]byte, erro
 	if err != nil {
 		c.end(line{err: err})
 	}
-	c.left(p, err == nil)
+	c.endWriting(p, err == nil)
 	<-c.turn
 	said = <-p.answer
 	switch {

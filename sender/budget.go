@@ -56,8 +56,8 @@ func (b *budget) admits(now time.Time, size int64) bool {
 	return size > b.limit-b.limit/heartbeatShare && b.promised == 0 && b.spent <= b.limit/heartbeatShare
 }
 
-// beats reports whether a heartbeat may be sent now.
-func (b *budget) beats(now time.Time) bool {
+// admitsBeat reports whether a heartbeat may be sent now.
+func (b *budget) admitsBeat(now time.Time) bool {
 	b.roll(now)
 	return b.limit == 0 || b.spent < b.limit
 }

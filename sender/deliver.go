@@ -92,7 +92,7 @@ func (d *delivery) take(res *Result, address string, v verdict) bool {
 		res.SHA256, res.Bytes = v.digest.String(), v.bytes
 	}
 	if v.receipted || v.refused != "" {
-		d.outage.over()
+		d.outage.end()
 	}
 	switch {
 	case v.receipted:
@@ -115,7 +115,7 @@ func (d *delivery) take(res *Result, address string, v verdict) bool {
 		d.roster.failed(address)
 	}
 	if v.refused == "" {
-		d.outage.goesOn()
+		d.outage.extend()
 	}
 	return false
 }
@@ -147,13 +147,13 @@ type outage struct {
 // outageGap is longer than any pause between tries.
 const outageGap = 2 * time.Minute
 
-func (o *outage) over() {
+func (o *outage) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.since, o.last = time.Time{}, time.Time{}
 }
 
-func (o *outage) goesOn() {
+func (o *outage) extend() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := time.Now()

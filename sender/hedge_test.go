@@ -143,7 +143,7 @@ func TestHedge(t *testing.T) {
 	want("a", time.Second, false)
 	receipt := func(address string, gap time.Duration) {
 		p := newPulse()
-		p.over(&vitals{gap: gap})
+		p.setConn(&vitals{gap: gap})
 		h.received(address, p)
 	}
 	receipt("a", 2*time.Second)

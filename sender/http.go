@@ -172,7 +172,7 @@ type transfer struct {
 // put sends a small object in one request.
 func (t *transfer) put(ctx context.Context, data []byte) verdict {
 	t.digest, t.size = digestOf(data), int64(len(data))
-	if err := t.item.changed(t.digest); err != nil {
+	if err := t.item.checkUnchanged(t.digest); err != nil {
 		return verdict{local: true, err: err}
 	}
 	method, to := http.MethodPost, t.base.Path
@@ -260,14 +260,14 @@ func (t *transfer) trace(cancel context.CancelCauseFunc) *httptrace.ClientTrace 
 				return
 			}
 			v.begin()
-			t.pulse.over(v)
+			t.pulse.setConn(v)
 			if !t.pulse.hasBegun() && !t.pulse.begins() {
 				cancel(errAside)
 			}
 		},
 		WroteRequest: func(info httptrace.WroteRequestInfo) {
 			if info.Err == nil {
-				t.pulse.ended()
+				t.pulse.markWritten()
 			}
 		},
 	}

@@ -113,7 +113,7 @@ func TestHalfSent(t *testing.T) {
 		t.Fatal("not sent")
 	}
 	s.budget.spent += 500
-	s.broke(e, 500, noon)
+	s.noteProgress(e, 500, noon)
 	if _, _, ok := s.pick(noon); ok {
 		t.Error("sent without a pause")
 	}

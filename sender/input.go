@@ -43,8 +43,8 @@ type item struct {
 	resumption *resumption
 }
 
-// changed returns an error if the bytes that were read are wrong.
-func (it item) changed(digest wire.Digest) error {
+// checkUnchanged returns an error if the bytes that were read are wrong.
+func (it item) checkUnchanged(digest wire.Digest) error {
 	if it.check == nil {
 		return nil
 	}

@@ -17,7 +17,7 @@ func (s *keeper) newLinkProbe() *stamp.Session {
 		May: func(bytes int) bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			if !s.schedule.budget.beats(time.Now()) {
+			if !s.schedule.budget.admitsBeat(time.Now()) {
 				return false
 			}
 			s.schedule.budget.spent += int64(bytes)

@@ -69,7 +69,7 @@ func (p *pipes) attempt(ctx context.Context, address string, it item, u *pulse) 
 	if err != nil {
 		return verdict{err: err}
 	}
-	u.over(c.conn.vitals())
+	u.setConn(c.conn.vitals())
 	v := c.send(ctx, it, body, size, u)
 	if !v.receipted {
 		p.sender.lost(v.taken)
@@ -279,9 +279,9 @@ func (c *pipe) send(ctx context.Context, it item, body io.Reader, size int64, u 
 		c.end(line{err: fmt.Errorf("the connection was given up in the middle of another object: %w", v.err)})
 	}
 	if v.whole {
-		u.ended()
+		u.markWritten()
 	}
-	c.left(p, v.whole)
+	c.endWriting(p, v.whole)
 	<-c.turn
 	if v.local {
 		return v
@@ -344,9 +344,9 @@ func (c *pipe) enter() *parcel {
 	return p
 }
 
-// left records that no more of an object is written. An object that was broken off may still get an
+// endWriting records that no more of an object is written. An object that was broken off may still get an
 // answer: a refusal travels just ahead of its reset.
-func (c *pipe) left(p *parcel, whole bool) {
+func (c *pipe) endWriting(p *parcel, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.leaving = false
@@ -374,7 +374,7 @@ func (c *pipe) transmit(it item, body io.Reader, size int64, p *parcel) verdict 
 		left -= int64(n)
 		v.bytes += int64(n)
 		if left == 0 {
-			if err := it.changed(sum(digest)); err != nil {
+			if err := it.checkUnchanged(sum(digest)); err != nil {
 				return verdict{local: true, err: err, taken: v.taken}
 			}
 		}

@@ -192,9 +192,9 @@ func (r *run) feed(ctx context.Context) (items <-chan item, end <-chan error) {
 func (r *run) sendObjects(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &sender{dialer: r.cfg.dialer(), tls: r.cfg.TLS, receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.took, lost: r.tally.lost}
+	s := &sender{dialer: r.cfg.dialer(), tls: r.cfg.TLS, receiptTimeout: r.cfg.ReceiptTimeout, sent: r.tally.addSent, lost: r.tally.subtractLost}
 	d := newDelivery(s.attempt, r.cfg.Addresses, r.cfg.HedgeAfter)
-	d.giveUpAfter, d.again = r.cfg.GiveUpAfter, r.again
+	d.giveUpAfter, d.again = r.cfg.GiveUpAfter, r.noteRetry
 	switch {
 	case r.cfg.HTTP != nil:
 		w := newWeb(*r.cfg.HTTP, s)
@@ -232,7 +232,7 @@ func (r *run) sendObjects(ctx context.Context) error {
 func (r *run) sendDatagrams(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	d := &datagrams{dialer: r.cfg.dialer(), roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, turned: r.turned}
+	d := &datagrams{dialer: r.cfg.dialer(), roster: newRoster(r.cfg.Addresses), giveUpAfter: r.cfg.GiveUpAfter, turned: r.noteUnreachable}
 	items, end := r.feed(ctx)
 	for ctx.Err() == nil {
 		select {
@@ -242,7 +242,7 @@ func (r *run) sendDatagrams(ctx context.Context) error {
 				return errors.Join(d.finish(), r.ended(ctx, end))
 			}
 			result := d.send(ctx, it)
-			r.tally.took(result.Bytes)
+			r.tally.addSent(result.Bytes)
 			r.note(result, cancel)
 		}
 	}
@@ -285,12 +285,12 @@ func (r *run) note(result Result, cancel context.CancelFunc) {
 	}
 }
 
-func (r *run) again(it item, address string, err error) {
+func (r *run) noteRetry(it item, address string, err error) {
 	r.tally.repeats.Add(1)
 	r.troubles.say(address+err.Error(), fmt.Sprintf("%s: %s: %v: trying again", address, it.name, err))
 }
 
-func (r *run) turned(address string, err error) {
+func (r *run) noteUnreachable(address string, err error) {
 	r.tally.repeats.Add(1)
 	r.troubles.say(address, fmt.Sprintf("%s: %v: no process listens there, and the datagrams just sent to it are lost", address, err))
 }

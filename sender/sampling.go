@@ -116,18 +116,18 @@ func (s *sampler) set(does []wire.ChannelSampling, problem string) {
 
 // changes are the channels whose sampling changes: first the entry for all channels that are not
 // named, then named channels, then channels that were named before and follow the others again.
-func changes(was, is []wire.ChannelSampling) []wire.ChannelSampling {
+func changes(previous, current []wire.ChannelSampling) []wire.ChannelSampling {
 	var all []wire.ChannelSampling
 	names := map[string]bool{}
-	for _, c := range slices.Concat(is, was) {
+	for _, c := range slices.Concat(current, previous) {
 		if names[c.Channel] {
 			continue
 		}
 		names[c.Channel] = true
-		next := sampling.Of(is, c.Channel)
+		next := sampling.Of(current, c.Channel)
 		next.Channel, next.By = c.Channel, ""
-		if was != nil {
-			before := sampling.Of(was, c.Channel)
+		if previous != nil {
+			before := sampling.Of(previous, c.Channel)
 			if before.Channel, before.By = c.Channel, ""; before == next {
 				continue
 			}

@@ -174,9 +174,9 @@ func (s *schedule) aside(e queue.Entry, stays bool) {
 	s.bytes -= e.Size
 }
 
-// unsent postpones an entry that no server took. Until a success all entries wait, longer after
+// postpone postpones an entry that no server took. Until a success all entries wait, longer after
 // each failure; then another entry, if there is one, is tried first.
-func (s *schedule) unsent(e queue.Entry, now time.Time) {
+func (s *schedule) postpone(e queue.Entry, now time.Time) {
 	s.done(e)
 	s.insert(e)
 	if len(s.postponed) > 10_000 {
@@ -195,9 +195,9 @@ func (s *schedule) unsent(e queue.Entry, now time.Time) {
 	s.pause = now.Add(wait/2 + rand.N(wait/2)) // so that senders that failed together do not come back together
 }
 
-// broke handles a transfer that broke off: servers have so many bytes of the entry, more than
+// noteProgress handles a transfer that broke off: servers have so many bytes of the entry, more than
 // before. The connection works, and the transfer is resumed soon.
-func (s *schedule) broke(e queue.Entry, arrived int64, now time.Time) {
+func (s *schedule) noteProgress(e queue.Entry, arrived int64, now time.Time) {
 	s.done(e)
 	s.insert(e)
 	s.arrived[e.Number] = min(arrived, e.Size-1)

@@ -107,11 +107,11 @@ func TestBudget(t *testing.T) {
 	if ok || wait != time.Hour {
 		t.Errorf("then %v, in %v", ok, wait)
 	}
-	if !s.budget.beats(noon) {
+	if !s.budget.admitsBeat(noon) {
 		t.Error("nothing is left for heartbeats")
 	}
 	s.budget.spent = 1000
-	if s.budget.beats(noon) {
+	if s.budget.admitsBeat(noon) {
 		t.Error("heartbeats go beyond the budget")
 	}
 	if got := picks(s, noon.Add(13*time.Hour), 100); got != "2 6" {
@@ -136,7 +136,7 @@ func TestBudgetPromised(t *testing.T) {
 	if s.budget.counts() != 600 {
 		t.Errorf("%d count", s.budget.counts())
 	}
-	s.unsent(first, noon)
+	s.postpone(first, noon)
 	if s.budget.counts() != 0 {
 		t.Errorf("%d count", s.budget.counts())
 	}
@@ -175,7 +175,7 @@ func TestOutage(t *testing.T) {
 		if !ok {
 			t.Fatalf("nothing to try, wait %v", wait)
 		}
-		s.unsent(e, now)
+		s.postpone(e, now)
 		_, wait, ok = s.pick(now)
 		if ok || wait <= 0 || wait > maxPause {
 			t.Fatalf("after a failure: %v, wait %v", ok, wait)
@@ -205,7 +205,7 @@ func TestPoison(t *testing.T) {
 			now = now.Add(max(wait, time.Millisecond))
 		case e.Number == 1:
 			tries++
-			s.unsent(e, now)
+			s.postpone(e, now)
 		default:
 			got += fmt.Sprint(e.Number)
 			s.received(e)

@@ -139,7 +139,7 @@ func newKeeper(ctx context.Context, cfg Config, q *queue.Queue, list *report, lo
 	}
 	// Each address is tried once; what comes then is the schedule's to say.
 	s.delivery = newDelivery(to.attempt, cfg.Addresses, cfg.HedgeAfter)
-	s.delivery.again = s.again
+	s.delivery.again = s.noteRetry
 	switch {
 	case cfg.HTTP != nil:
 		s.web = newWeb(*cfg.HTTP, to)

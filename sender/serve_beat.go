@@ -47,7 +47,7 @@ func (s *keeper) beats(ctx context.Context) {
 // beat sends a heartbeat.
 func (s *keeper) beat(ctx context.Context) error {
 	s.mu.Lock()
-	may := s.schedule.budget.beats(time.Now())
+	may := s.schedule.budget.admitsBeat(time.Now())
 	s.mu.Unlock()
 	address, ok := s.delivery.roster.pick(nil)
 	if !may || !ok {

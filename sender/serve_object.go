@@ -68,7 +68,7 @@ func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelC
 	switch {
 	case result.Outcome == Received:
 	case ctx.Err() != nil:
-		s.back(func() { s.schedule.done(e); s.schedule.insert(e) })
+		s.updateSchedule(func() { s.schedule.done(e); s.schedule.insert(e) })
 		return
 	case damaged.Load():
 		final = s.damaged
@@ -88,8 +88,8 @@ func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelC
 	final(e, result)
 }
 
-// back changes the schedule for an entry that is not on its way any more.
-func (s *keeper) back(change func()) {
+// updateSchedule changes the schedule for an entry that is not on its way any more.
+func (s *keeper) updateSchedule(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
@@ -101,7 +101,7 @@ func (s *keeper) received(e queue.Entry, result Result) {
 	if err := s.queue.Done(e); err != nil { // sent again after a restart, which does no harm
 		s.log.Error("a file with a receipt cannot be removed from the queue", "entry", e.File(), "error", err)
 	}
-	s.back(func() {
+	s.updateSchedule(func() {
 		if s.schedule.failures > 1 {
 			s.log.Info("objects are received again", "server", result.Server)
 		}
@@ -117,7 +117,7 @@ func (s *keeper) refused(e queue.Entry, result Result) { s.putAside(e, queue.Ref
 func (s *keeper) putAside(e queue.Entry, folder string, result Result) {
 	err := s.queue.SetAside(e, folder, result.Error)
 	s.log.Error("set aside: put it back into objects once the cause is fixed", "entry", folder+"/"+e.File(), "why", result.Error, "error", err)
-	s.back(func() {
+	s.updateSchedule(func() {
 		s.setAside++
 		s.schedule.aside(e, err != nil)
 	})
@@ -132,7 +132,7 @@ func (s *keeper) unreadable(e queue.Entry, result Result) {
 	}
 	gone := errors.Is(err, fs.ErrNotExist)
 	s.log.Error("an object of the queue cannot be read", "entry", e.File(), "gone", gone, "error", result.Error)
-	s.back(func() {
+	s.updateSchedule(func() {
 		s.setAside++
 		s.schedule.aside(e, !gone)
 	})
@@ -140,11 +140,11 @@ func (s *keeper) unreadable(e queue.Entry, result Result) {
 
 func (s *keeper) unsent(e queue.Entry, result Result, half *resumption) {
 	s.troubles.say(string(result.Outcome)+string(result.Cause), fmt.Sprintf("not received, stays in the queue: %s: %s (%s)", e.Name, result.Error, result.Server))
-	s.back(func() {
+	s.updateSchedule(func() {
 		if result.progress {
-			s.schedule.broke(e, half.most(), time.Now())
+			s.schedule.noteProgress(e, half.most(), time.Now())
 		} else {
-			s.schedule.unsent(e, time.Now())
+			s.schedule.postpone(e, time.Now())
 		}
 	})
 }
@@ -175,7 +175,7 @@ func (c *HTTPConfig) queueName(rel string) (name, whole string) {
 	}
 }
 
-func (s *keeper) again(it item, address string, err error) {
+func (s *keeper) noteRetry(it item, address string, err error) {
 	s.troubles.say(address+err.Error(), fmt.Sprintf("%s: %s: %v: trying the next server", address, it.name, err))
 }
 
@@ -214,7 +214,7 @@ func (s *keeper) queueInput(ctx context.Context) error {
 	for {
 		batch := s.batch(ctx, sources)
 		if batch == nil {
-			return ended(ctx, done)
+			return awaitInput(ctx, done)
 		}
 		entries, err := s.queue.Add(batch...)
 		s.add(entries)
@@ -231,8 +231,8 @@ func (s *keeper) nameOfItem(it item) (name, whole string) {
 	return it.name, ""
 }
 
-// ended waits for the end of the input, but not for a read that never ends.
-func ended(ctx context.Context, done <-chan error) error {
+// awaitInput waits for the end of the input, but not for a read that never ends.
+func awaitInput(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err

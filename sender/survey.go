@@ -37,8 +37,8 @@ var secretNames = []string{
 	"token", "token.*", "*.token", "*.tfstate", "shadow", "privatekey*", "private_key*", "private-key*", "ssh_host_*_key",
 }
 
-// opens reports whether a file's path below the folder that was named looks like one of something that is hidden, or opens something.
-func opens(rel string) bool {
+// looksSecret reports whether a file's path below the folder that was named looks like one of something that is hidden, or opens something.
+func looksSecret(rel string) bool {
 	for part := range strings.SplitSeq(strings.ToLower(filepath.ToSlash(rel)), "/") {
 		for _, pattern := range secretNames {
 			if is, err := filepath.Match(pattern, part); is && err == nil {
@@ -54,7 +54,7 @@ func opens(rel string) bool {
 func isHidden(path string) bool {
 	whole, err := filepath.Abs(path)
 	real, _ := resolve(path)
-	return err == nil && (opens(whole) || opens(real))
+	return err == nil && (looksSecret(whole) || looksSecret(real))
 }
 
 // suffixOf is the suffix that shows a file's kind: .jpg, or .pgm.gz. Numbers do not distinguish
@@ -106,7 +106,7 @@ func (in input) surveyed(each func(item)) (survey, error) {
 			all.files++
 			all.bytes += file.size
 			all.suffixes[suffixOf(file.name)]++
-			if hidden || opens(file.rel) || holdsSecret(file) {
+			if hidden || looksSecret(file.rel) || holdsSecret(file) {
 				if all.hidden++; len(all.opening) < shownNames {
 					all.opening = append(all.opening, file.name)
 				}

@@ -46,8 +46,8 @@ func newTally(udp bool) *tally {
 	return t
 }
 
-func (t *tally) took(n int64) { t.onWire.Add(n); t.useful.Add(n) }
-func (t *tally) lost(n int64) { t.useful.Add(-n) }
+func (t *tally) addSent(n int64)      { t.onWire.Add(n); t.useful.Add(n) }
+func (t *tally) subtractLost(n int64) { t.useful.Add(-n) }
 
 func (t *tally) add(r Result) {
 	if r.ok() {

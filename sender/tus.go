@@ -117,7 +117,7 @@ func (t *transfer) upload(ctx context.Context, first []byte, rest io.Reader) ver
 		return verdict{local: true, err: err}
 	}
 	t.digest, t.size = sum(digest), int64(len(first))+n
-	if err := t.item.changed(t.digest); err != nil {
+	if err := t.item.checkUnchanged(t.digest); err != nil {
 		return verdict{local: true, err: err}
 	}
 	v := t.resume(ctx)

@@ -120,8 +120,8 @@ type pulse struct {
 
 func newPulse() *pulse { return &pulse{since: time.Now(), begins: func() bool { return true }} }
 
-// over says over which connection the object goes.
-func (p *pulse) over(v *vitals) {
+// setConn says over which connection the object goes.
+func (p *pulse) setConn(v *vitals) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.conn, p.whole = v, false
@@ -134,8 +134,8 @@ func (p *pulse) grant(d time.Duration) {
 	p.granted = d
 }
 
-// ended records that all bytes of the object were written.
-func (p *pulse) ended() {
+// markWritten records that all bytes of the object were written.
+func (p *pulse) markWritten() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.whole, p.mark = true, p.conn.mark()

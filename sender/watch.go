@@ -130,7 +130,7 @@ func (w *watcher) scan(ctx context.Context, remember bool) bool {
 	}
 	whole := true
 	for _, dir := range w.dirs {
-		if err := w.came(dir); err != nil {
+		if err := w.confirmArrived(dir); err != nil {
 			whole = w.mention(dir, err) && whole
 			continue
 		}
@@ -149,8 +149,8 @@ func (w *watcher) scan(ctx context.Context, remember bool) bool {
 	return whole
 }
 
-// came looks through a folder that was away, when it is there for the first time, and says why it is not taken.
-func (w *watcher) came(dir string) error {
+// confirmArrived looks through a folder that was away, when it is there for the first time, and says why it is not taken.
+func (w *watcher) confirmArrived(dir string) error {
 	err, away := w.away[dir]
 	if !away || err != nil {
 		return err
@@ -275,12 +275,12 @@ func (s *scanning) file(path string, info fs.FileInfo) error {
 	if info.Size() == 0 || s.queue.Taken(key) {
 		return nil
 	}
-	is := look{info.Size(), info.ModTime(), version, s.now()}
-	if was, ok := s.watcher.seen[path]; ok && was.size == is.size && was.written.Equal(is.written) && was.version == is.version {
-		is.since = was.since
+	current := look{info.Size(), info.ModTime(), version, s.now()}
+	if before, ok := s.watcher.seen[path]; ok && before.size == current.size && before.written.Equal(current.written) && before.version == current.version {
+		current.since = before.since
 	}
-	if s.now().Sub(is.since) < s.settle {
-		s.seen[path] = is
+	if s.now().Sub(current.since) < s.settle {
+		s.seen[path] = current
 		return nil
 	}
 	source := queue.Source{Path: path, Observed: info.ModTime(), Key: key, Move: s.move}

@@ -153,9 +153,9 @@ func newDoom() *doom {
 	return &doom{members: map[manifest.IDHash]string{}, packs: map[string]*deletion.Object{}, duplicates: map[manifest.IDHash]duplicate{}}
 }
 
-func (g *collector) condemn(ctx context.Context, d *doom, key string, is listedPack) (err error) {
+func (g *collector) condemn(ctx context.Context, d *doom, key string, listed listedPack) (err error) {
 	var ids []manifest.IDHash
-	for n, err := range pack.Members(ctx, g.cfg.Store, key, is.size) {
+	for n, err := range pack.Members(ctx, g.cfg.Store, key, listed.size) {
 		switch {
 		case errors.Is(err, wire.ErrMalformed), errors.Is(err, wire.ErrNewerFormat):
 			g.cfg.Log.Warn("a pack that no manifest names cannot be read, and is left alone", "object", key, "error", err)
@@ -172,7 +172,7 @@ func (g *collector) condemn(ctx context.Context, d *doom, key string, is listedP
 			return err
 		}
 	}
-	d.packs[key] = &deletion.Object{Key: key, Reason: wire.DeletedUnnamed, Day: g.day, KeptUntil: is.storedAt.Add(g.cfg.Grace)}
+	d.packs[key] = &deletion.Object{Key: key, Reason: wire.DeletedUnnamed, Day: g.day, KeptUntil: listed.storedAt.Add(g.cfg.Grace)}
 	for _, id := range ids {
 		if d.members[id] == "" || !g.failed[key] { // a failed pack answers for nothing that another one has, too
 			d.members[id] = key
@@ -205,7 +205,7 @@ func (g *collector) execute(ctx context.Context, d *doom) error {
 		case bucket.Holds(r) && reports.Concern(instrument, r.ID, r.Key):
 			if of := d.packs[key]; of.Only == "" {
 				of.Only = r.ID
-				g.stays(instrument, key, r)
+				g.warnOldStays(instrument, key, r)
 			}
 			safe = true // it is listed: nothing is to be announced
 		case bucket.Holds(r):
@@ -248,8 +248,8 @@ func (g *collector) execute(ctx context.Context, d *doom) error {
 	return g.removeDoomed(ctx, d)
 }
 
-// stays says why an old place stays.
-func (g *collector) stays(instrument, old string, r wire.Record) {
+// warnOldStays says why an old place stays.
+func (g *collector) warnOldStays(instrument, old string, r wire.Record) {
 	g.cfg.Log.Warn("damage is reported at the new place of a moved object: keeping its old place, which may have the last whole copy, until the scrub finds the new one whole",
 		"instrument", instrument, "object", r.ID, "old", old, "new", r.Key)
 }
@@ -382,7 +382,7 @@ func (g *collector) removeMoved(ctx context.Context, instrument string, batch ma
 		old := deletion.Object{Key: key, Reason: wire.DeletedMoved, Instrument: instrument, Instead: r.Key}
 		if reports.Concern(instrument, r.ID, r.Key) {
 			old.Only = r.ID
-			g.stays(instrument, key, r)
+			g.warnOldStays(instrument, key, r)
 		}
 		moved = append(moved, old)
 	}

@@ -29,9 +29,9 @@ func inOrder(found map[wire.Day][]string) []openDay {
 	return days
 }
 
-// moves says whether a record's bytes belong into a compacted pack and are elsewhere. Objects with
+// mustMove says whether a record's bytes belong into a compacted pack and are elsewhere. Objects with
 // a name stay under its key.
-func moves(r wire.Record, packBelow int64) bool {
+func mustMove(r wire.Record, packBelow int64) bool {
 	if r.State != wire.StateCurrent || r.Segment != nil || r.Name != "" || r.DigestSource != "" || r.Size <= 0 || r.Size > maxMember {
 		return false
 	}
@@ -68,7 +68,7 @@ func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day
 	packBelow := c.cfg.PackBelow(instrument)
 	// Only the files that the new version replaces are read: a part that came since stays in effect.
 	for r, err := range manifest.RecordsOf(ctx, c.cfg.Store, files.InEffect) {
-		if err == nil && moves(r, packBelow) {
+		if err == nil && mustMove(r, packBelow) {
 			err = group.take(ctx, r)
 		} else if err == nil {
 			err = v.Add(r)

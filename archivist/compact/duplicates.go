@@ -78,7 +78,7 @@ func (g *collector) originals(ctx context.Context, d *doom) error {
 	s := &search{collector: g, doom: d, next: map[place]map[string][]manifest.IDHash{}}
 	for id, r := range d.duplicates {
 		for _, of := range []string{r.of, r.own} {
-			if err := s.want(ctx, r.instrument, of, id); err != nil {
+			if err := s.seekOriginal(ctx, r.instrument, of, id); err != nil {
 				return err
 			}
 		}
@@ -92,7 +92,7 @@ func (g *collector) originals(ctx context.Context, d *doom) error {
 					return err
 				}
 				if of, asked := ids[r.ID]; asked {
-					if err := s.original(ctx, at, r, of); err != nil {
+					if err := s.judgeOriginal(ctx, at, r, of); err != nil {
 						return err
 					}
 				}
@@ -116,21 +116,21 @@ type place struct {
 	day        wire.Day
 }
 
-// found says that the bytes of duplicates are not the last.
-func (s *search) found(ids []manifest.IDHash) {
+// spareMembers says that the bytes of duplicates are not the last.
+func (s *search) spareMembers(ids []manifest.IDHash) {
 	for _, id := range ids {
 		delete(s.doom.members, id)
 	}
 }
 
-// want looks for an original in the next hop.
-func (s *search) want(ctx context.Context, instrument, of string, ids ...manifest.IDHash) error {
+// seekOriginal looks for an original in the next hop.
+func (s *search) seekOriginal(ctx context.Context, instrument, of string, ids ...manifest.IDHash) error {
 	day, ok := wire.DayOfID(of)
 	if !ok { // a name: its key says where it is
 		is := s.doom.duplicates[ids[0]]
-		stays, err := s.stays(ctx, instrument, wire.Record{ID: of, Key: of, Size: is.size, Digest: is.digest})
+		stays, err := s.isSound(ctx, instrument, wire.Record{ID: of, Key: of, Size: is.size, Digest: is.digest})
 		if err == nil && stays {
-			s.found(ids)
+			s.spareMembers(ids)
 		}
 		if err != nil || stays {
 			return err
@@ -147,29 +147,29 @@ func (s *search) want(ctx context.Context, instrument, of string, ids ...manifes
 	return nil
 }
 
-// original decides about the duplicates of a listed object.
-func (s *search) original(ctx context.Context, at place, r wire.Record, ids []manifest.IDHash) error {
+// judgeOriginal decides about the duplicates of a listed object.
+func (s *search) judgeOriginal(ctx context.Context, at place, r wire.Record, ids []manifest.IDHash) error {
 	switch {
 	case r.State == wire.StateDuplicate:
-		return s.duplicate(ctx, at, r, ids)
+		return s.followDuplicate(ctx, at, r, ids)
 	case !bucket.Holds(r):
 		if r.ChangedBy != wire.ByRetention || at.day >= s.day {
-			s.found(ids) // what expired before the duplicate does not take it along
+			s.spareMembers(ids) // what expired before the duplicate does not take it along
 		}
 		return nil
 	}
 	if s.doom.packs[r.Key] != nil {
 		return nil
 	}
-	stays, err := s.stays(ctx, at.instrument, r)
+	stays, err := s.isSound(ctx, at.instrument, r)
 	if err == nil && stays {
-		s.found(ids)
+		s.spareMembers(ids)
 	}
 	return err
 }
 
-// stays says whether an original is in the store, and is whole if it was reported as damaged.
-func (s *search) stays(ctx context.Context, instrument string, r wire.Record) (bool, error) {
+// isSound says whether an original is in the store, and is whole if it was reported as damaged.
+func (s *search) isSound(ctx context.Context, instrument string, r wire.Record) (bool, error) {
 	if r.InPack() { // of others Sound asks the store
 		if there, err := s.isThere(ctx, r.Key); err != nil || !there {
 			return false, err
@@ -178,19 +178,19 @@ func (s *search) stays(ctx context.Context, instrument string, r wire.Record) (b
 	return damage.Sound(ctx, s.cfg.JetStream, s.cfg.Store, s.cfg.Site, instrument, r)
 }
 
-// duplicate continues with the original of an original that is a duplicate itself.
-func (s *search) duplicate(ctx context.Context, at place, r wire.Record, ids []manifest.IDHash) error {
-	if err := s.want(ctx, at.instrument, r.DuplicateOf, ids...); err != nil {
+// followDuplicate continues with the original of an original that is a duplicate itself.
+func (s *search) followDuplicate(ctx context.Context, at place, r wire.Record, ids []manifest.IDHash) error {
+	if err := s.seekOriginal(ctx, at.instrument, r.DuplicateOf, ids...); err != nil {
 		return err
 	}
 	for _, id := range ids { // announced before, and a duplicate again: its ID is used up
-		is := s.doom.duplicates[id]
-		if is.own != r.ID {
+		entry := s.doom.duplicates[id]
+		if entry.own != r.ID {
 			continue
 		}
-		is.of, is.own = r.DuplicateOf, wire.OrphanID(wire.Notice{Site: s.cfg.Site, Instrument: is.instrument, Record: r})
-		s.doom.duplicates[id] = is
-		if err := s.want(ctx, is.instrument, is.own, id); err != nil {
+		entry.of, entry.own = r.DuplicateOf, wire.OrphanID(wire.Notice{Site: s.cfg.Site, Instrument: entry.instrument, Record: r})
+		s.doom.duplicates[id] = entry
+		if err := s.seekOriginal(ctx, entry.instrument, entry.own, id); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func (c *Compactor) Leftovers(ctx context.Context, instrument string, day wire.D
 				yield("", err)
 				return
 			}
-			for key, err := range g.holding(ctx, instrument, packs, goes) {
+			for key, err := range g.packsHolding(ctx, instrument, packs, goes) {
 				if !yield(key, err) || err != nil {
 					return
 				}
@@ -43,9 +43,9 @@ func (c *Compactor) Leftovers(ctx context.Context, instrument string, day wire.D
 	}
 }
 
-// holding yields those of some packs that hold a member whose line goes. It looks for
+// packsHolding yields those of some packs that hold a member whose line goes. It looks for
 // maxDoomed members at once, and a pack's more.
-func (g *collector) holding(ctx context.Context, instrument string, packs map[string]listedPack, goes func(*wire.Record) bool) iter.Seq2[string, error] {
+func (g *collector) packsHolding(ctx context.Context, instrument string, packs map[string]listedPack, goes func(*wire.Record) bool) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		members := map[manifest.IDHash][]string{} // the packs that hold them
 		find := func() bool {

@@ -67,11 +67,11 @@ func (c *Compactor) repack(ctx context.Context, instrument string, records []wir
 	if err := errors.Join(out.Close(), buffered.Flush()); err != nil {
 		return nil, fmt.Errorf("scratch: %w", err)
 	}
-	return c.named(ctx, moved, file, out, wire.Digest(digest.Sum(nil)))
+	return c.storeMoved(ctx, moved, file, out, wire.Digest(digest.Sum(nil)))
 }
 
-// named stores the pack that was written, and completes its members' places.
-func (c *Compactor) named(ctx context.Context, moved map[string]wire.Record, file io.ReadSeeker, out *pack.Writer, digest wire.Digest) (map[string]wire.Record, error) {
+// storeMoved stores the pack that was written, and completes its members' places.
+func (c *Compactor) storeMoved(ctx context.Context, moved map[string]wire.Record, file io.ReadSeeker, out *pack.Writer, digest wire.Digest) (map[string]wire.Record, error) {
 	var first time.Time
 	for _, r := range moved {
 		if first.IsZero() || r.ReceivedAt.Before(first) {

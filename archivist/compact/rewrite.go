@@ -116,7 +116,7 @@ func (c *Compactor) moveOut(ctx context.Context, instrument string, day wire.Day
 	if err != nil {
 		return 0, false, err
 	}
-	if err := c.areThere(ctx, found.elsewhere); err != nil {
+	if err := c.checkPlaces(ctx, found.elsewhere); err != nil {
 		return 0, false, err
 	}
 	if err := c.lastCopies(ctx, day, key, found.duplicates); err != nil {
@@ -196,8 +196,8 @@ func (c *Compactor) sort(ctx context.Context, instrument string, day wire.Day, k
 	return found, nil
 }
 
-// areThere asks for the places that members of a pack have by now.
-func (c *Compactor) areThere(ctx context.Context, places map[string]string) error {
+// checkPlaces asks for the places that members of a pack have by now.
+func (c *Compactor) checkPlaces(ctx context.Context, places map[string]string) error {
 	for key, id := range places {
 		_, err := c.cfg.Store.Head(ctx, key)
 		if errors.Is(err, objectstore.ErrNotFound) {

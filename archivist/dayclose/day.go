@@ -27,7 +27,7 @@ func (k *kind) close(ctx context.Context, day wire.Day, now, settled time.Time) 
 	if start.AddDate(0, 0, 1).After(settled) {
 		return false, nil
 	}
-	last, written, err := k.last(ctx, day)
+	last, written, err := k.lastVersion(ctx, day)
 	if err != nil {
 		return false, err
 	}
@@ -53,15 +53,15 @@ func (k *kind) close(ctx context.Context, day wire.Day, now, settled time.Time) 
 		return false, err
 	}
 	slices.SortFunc(f.Entries, func(a, b wire.DayEntry) int { return strings.Compare(a.Key, b.Key) })
-	same, err := k.same(ctx, f)
+	same, err := k.isUnchanged(ctx, f)
 	if err != nil || same {
 		return same, err
 	}
 	return k.write(ctx, f)
 }
 
-// last returns a day's newest version, 0 if it has none, and when it was stored.
-func (k *kind) last(ctx context.Context, day wire.Day) (version int, at time.Time, err error) {
+// lastVersion returns a day's newest version, 0 if it has none, and when it was stored.
+func (k *kind) lastVersion(ctx context.Context, day wire.Day) (version int, at time.Time, err error) {
 	for info, err := range k.cfg.Store.List(ctx, wire.DayFilePrefix(k.kind, k.cfg.Site, day), "") {
 		if err != nil {
 			return 0, at, err
@@ -78,13 +78,13 @@ func (k *kind) last(ctx context.Context, day wire.Day) (version int, at time.Tim
 	return version, at, nil
 }
 
-// same says whether the version before holds the same entries: the cursor was not
+// isUnchanged says whether the version before holds the same entries: the cursor was not
 // written after it, or an entry was written again as it was.
-func (k *kind) same(ctx context.Context, f wire.DayFile) (bool, error) {
+func (k *kind) isUnchanged(ctx context.Context, f wire.DayFile) (bool, error) {
 	if f.Header.Version == 1 {
 		return false, nil
 	}
-	was, err := k.version(ctx, f.Header.Day, f.Header.Version-1)
+	last, err := k.version(ctx, f.Header.Day, f.Header.Version-1)
 	if errors.Is(err, wire.ErrMalformed) {
 		k.cfg.Log.Error("cannot read a closed day; writing it again as the next version", "kind", k.kind, "day", f.Header.Day, "error", err)
 		return false, nil
@@ -92,7 +92,7 @@ func (k *kind) same(ctx context.Context, f wire.DayFile) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return slices.EqualFunc(was.Entries, f.Entries, func(a, b wire.DayEntry) bool {
+	return slices.EqualFunc(last.Entries, f.Entries, func(a, b wire.DayEntry) bool {
 		return a.Key == b.Key && bytes.Equal(a.Value, b.Value)
 	}), nil
 }

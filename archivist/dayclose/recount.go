@@ -79,7 +79,7 @@ func (k *kind) raise(ctx context.Context, kv jetstream.KeyValue, key string, lis
 		return nil
 	}
 	for {
-		was, revision, err := stream.Newest(ctx, k.cfg.JetStream, k.bucket(), key)
+		stored, revision, err := stream.Newest(ctx, k.cfg.JetStream, k.bucket(), key)
 		switch {
 		case errors.Is(err, jetstream.ErrKeyNotFound):
 			var value []byte
@@ -87,7 +87,7 @@ func (k *kind) raise(ctx context.Context, kv jetstream.KeyValue, key string, lis
 				_, err = kv.Create(ctx, key, value)
 			}
 		case err == nil:
-			value, more := k.raised(key, was, listed)
+			value, more := k.mergeListed(key, stored, listed)
 			if !more {
 				return nil
 			}
@@ -102,10 +102,10 @@ func (k *kind) raise(ctx context.Context, kv jetstream.KeyValue, key string, lis
 	}
 }
 
-// raised returns an entry that its writer wrote since, with the incarnations that it does not
+// mergeListed returns an entry that its writer wrote since, with the incarnations that it does not
 // know any more. One that counts as much has none.
-func (k *kind) raised(key string, is []byte, listed map[string]wire.Totals) (value []byte, more bool) {
-	now, err := wire.Decode[wire.LedgerEntry](is)
+func (k *kind) mergeListed(key string, stored []byte, listed map[string]wire.Totals) (value []byte, more bool) {
+	now, err := wire.Decode[wire.LedgerEntry](stored)
 	if err != nil {
 		k.cfg.Log.Error("an entry cannot be read and is left as it is", "bucket", k.bucket(), "entry", key, "error", err)
 		return nil, false
@@ -118,16 +118,16 @@ func (k *kind) raised(key string, is []byte, listed map[string]wire.Totals) (val
 		incarnations = map[string]wire.Totals{}
 	}
 	for incarnation, t := range listed {
-		was := incarnations[incarnation]
-		if was.Objects < t.Objects {
-			was.Objects, was.ObjectBytes, was.Digest = t.Objects, t.ObjectBytes, t.Digest
+		counted := incarnations[incarnation]
+		if counted.Objects < t.Objects {
+			counted.Objects, counted.ObjectBytes, counted.Digest = t.Objects, t.ObjectBytes, t.Digest
 			more = true
 		}
-		if was.Datagrams < t.Datagrams {
-			was.Datagrams, was.DatagramBytes, was.Dropped = t.Datagrams, t.DatagramBytes, t.Dropped
+		if counted.Datagrams < t.Datagrams {
+			counted.Datagrams, counted.DatagramBytes, counted.Dropped = t.Datagrams, t.DatagramBytes, t.Dropped
 			more = true
 		}
-		incarnations[incarnation] = was
+		incarnations[incarnation] = counted
 	}
 	now.Incarnations = incarnations
 	value, err = wire.Encode(now)

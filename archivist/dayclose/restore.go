@@ -46,12 +46,12 @@ func (k *kind) restore(ctx context.Context, kv jetstream.KeyValue) error {
 
 // restoreDay says whether the day has a version that can be read.
 func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.Day) (bool, error) {
-	last, _, err := k.last(ctx, day)
+	last, _, err := k.lastVersion(ctx, day)
 	if err != nil {
 		return false, err
 	}
-	was, err := k.newest(ctx, day, last)
-	if err != nil || was.Header.Version == 0 {
+	newest, err := k.readNewest(ctx, day, last)
+	if err != nil || newest.Header.Version == 0 {
 		return false, err
 	}
 	there := map[string]bool{}
@@ -67,7 +67,7 @@ func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.D
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(restores)
-	for _, e := range was.Entries {
+	for _, e := range newest.Entries {
 		if k.confirmedAnew(e.Key) {
 			continue
 		}
@@ -86,9 +86,9 @@ func (k *kind) confirmedAnew(key string) bool {
 	return err == nil && step == wire.StepPulled
 }
 
-// newest reads the newest version of a day that can be read, up to a number; where none
+// readNewest reads the newest version of a day that can be read, up to a number; where none
 // can, the file has no version.
-func (k *kind) newest(ctx context.Context, day wire.Day, number int) (wire.DayFile, error) {
+func (k *kind) readNewest(ctx context.Context, day wire.Day, number int) (wire.DayFile, error) {
 	for ; number > 0; number-- {
 		f, err := k.version(ctx, day, number)
 		switch {
@@ -114,15 +114,15 @@ func (k *kind) version(ctx context.Context, day wire.Day, number int) (wire.DayF
 func (k *kind) putBack(ctx context.Context, kv jetstream.KeyValue, e wire.DayEntry, there bool) error {
 	for ; ; there = true {
 		if !there {
-			if _, err := kv.Create(ctx, e.Key, original(e.Value)); !errors.Is(err, jetstream.ErrKeyExists) {
+			if _, err := kv.Create(ctx, e.Key, rawValue(e.Value)); !errors.Is(err, jetstream.ErrKeyExists) {
 				return err
 			}
 		}
-		is, revision, err := stream.Newest(ctx, k.cfg.JetStream, k.bucket(), e.Key)
+		stored, revision, err := stream.Newest(ctx, k.cfg.JetStream, k.bucket(), e.Key)
 		if err != nil {
 			return err
 		}
-		value, more := k.added(e, is)
+		value, more := k.mergeClosed(e, stored)
 		if !more {
 			return nil
 		}
@@ -132,8 +132,8 @@ func (k *kind) putBack(ctx context.Context, kv jetstream.KeyValue, e wire.DayEnt
 	}
 }
 
-// original is an entry as the bucket had it: what could not be read was kept as text.
-func original(value json.RawMessage) []byte {
+// rawValue is an entry as the bucket had it: what could not be read was kept as text.
+func rawValue(value json.RawMessage) []byte {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
 		return []byte(text)
@@ -141,18 +141,18 @@ func original(value json.RawMessage) []byte {
 	return value
 }
 
-// added returns what an entry is with the incarnations of a closed day that it lacks, and whether there are any. The
+// mergeClosed returns what an entry is with the incarnations of a closed day that it lacks, and whether there are any. The
 // counts of an incarnation are always its full totals, so an entry that has the incarnation is newer, even if its
 // totals are lower: a duplicate may be none any more. Other entries than the ledger's counts are newer as they are.
-func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
+func (k *kind) mergeClosed(e wire.DayEntry, stored []byte) (value []byte, more bool) {
 	if k.kind != wire.KindLedger {
 		return nil, false
 	}
 	if _, _, step, _, err := wire.ParseLedgerKey(e.Key); err != nil || step == wire.StepDamaged {
 		return nil, false
 	}
-	was, err := wire.Decode[wire.LedgerEntry](e.Value)
-	now, errNow := wire.Decode[wire.LedgerEntry](is)
+	closed, err := wire.Decode[wire.LedgerEntry](e.Value)
+	now, errNow := wire.Decode[wire.LedgerEntry](stored)
 	if err != nil || errNow != nil {
 		k.cfg.Log.Error("an entry cannot be read and is left as it is", "bucket", k.bucket(), "entry", e.Key, "error", errors.Join(err, errNow))
 		return nil, false
@@ -161,7 +161,7 @@ func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
 	if sums == nil {
 		sums = map[string]wire.Totals{}
 	}
-	for incarnation, before := range was.Incarnations {
+	for incarnation, before := range closed.Incarnations {
 		if _, has := sums[incarnation]; !has {
 			sums[incarnation], more = before, true
 		}

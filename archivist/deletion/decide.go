@@ -90,15 +90,15 @@ func decide(o Object, w world) *Kept {
 			return kept(KeptHold, why)
 		}
 	}
-	if what := unproven(o); what != "" {
+	if what := missingProof(o); what != "" {
 		return kept(KeptUnproven, fmt.Sprintf("a deletion as %s requires %s", o.Reason, what))
 	}
 	return nil
 }
 
-// unproven returns what a deletion for the object's reason requires and the caller does not
+// missingProof returns what a deletion for the object's reason requires and the caller does not
 // give; empty where all is there. A pack that was rewritten requires nothing: no bytes may be lost with it.
-func unproven(o Object) string {
+func missingProof(o Object) string {
 	switch o.Reason {
 	case wire.DeletedUnnamed:
 		if o.KeptUntil.IsZero() || o.Day == "" {

@@ -129,7 +129,7 @@ func (d *Deleter) delete(ctx context.Context, now time.Time, objects []Object) (
 			if ctx.Err() != nil || errors.Is(err, objectstore.ErrUnavailable) || errors.Is(err, objectstore.ErrNoBucket) || d.cfg.Lease.Check() != nil {
 				return kept, err
 			}
-			stays(d.refuses(o, err))
+			stays(d.noteRefused(o, err))
 			continue
 		}
 		d.forget(o.Key)
@@ -147,8 +147,8 @@ func (d *Deleter) Refused(key string) bool {
 	return refused
 }
 
-// refuses remembers that the store refuses to delete an object, and logs it once.
-func (d *Deleter) refuses(o Object, err error) *Kept {
+// noteRefused remembers that the store refuses to delete an object, and logs it once.
+func (d *Deleter) noteRefused(o Object, err error) *Kept {
 	if !d.Refused(o.Key) {
 		d.cfg.Log.Error("the store refuses to delete an object: it stays; retrying", "object", o.Key, "reason", o.Reason, "instrument", o.Instrument, "error", err)
 	}

@@ -166,12 +166,12 @@ func (r *Archiver) pass(ctx context.Context, now time.Time) error {
 
 // describe archives what an instrument says, if that is new.
 func (r *Archiver) describe(ctx context.Context, e *wire.InstrumentEntry, now time.Time) error {
-	from, was := now, r.known[e.Instrument]
-	if was != nil {
-		if was.outdated(e, now, r.cfg.Settle) {
+	from, known := now, r.known[e.Instrument]
+	if known != nil {
+		if known.outdated(e, now, r.cfg.Settle) {
 			return nil
 		}
-		if earliest := was.from.Add(time.Millisecond); from.Before(earliest) { // another gateway's clock
+		if earliest := known.from.Add(time.Millisecond); from.Before(earliest) { // another gateway's clock
 			from = earliest
 		}
 	}
@@ -180,11 +180,11 @@ func (r *Archiver) describe(ctx context.Context, e *wire.InstrumentEntry, now ti
 	if err != nil {
 		return err
 	}
-	if was != nil {
-		if was.says == says {
+	if known != nil {
+		if known.says == says {
 			return nil
 		}
-		if since := now.Sub(was.from); since >= 0 && since < r.cfg.Settle {
+		if since := now.Sub(known.from); since >= 0 && since < r.cfg.Settle {
 			return nil // a later pass comes back to it
 		}
 	}
@@ -210,12 +210,12 @@ func (r *Archiver) write(ctx context.Context, d wire.Description) error {
 	if err != nil {
 		return err
 	}
-	return r.tell(ctx, d.EntryKey(), data)
+	return r.putEntry(ctx, d.EntryKey(), data)
 }
 
-// tell writes an entry: the bytes of an object that never changes, so that writing it again changes
+// putEntry writes an entry: the bytes of an object that never changes, so that writing it again changes
 // nothing.
-func (r *Archiver) tell(ctx context.Context, key string, data []byte) error {
+func (r *Archiver) putEntry(ctx context.Context, key string, data []byte) error {
 	if err := r.cfg.Lease.Check(); err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func (r *Archiver) restore(ctx context.Context, info objectstore.Info, key strin
 		r.complain(info.Key, err)
 		return nil
 	}
-	if err := r.tell(ctx, key, data); err != nil {
+	if err := r.putEntry(ctx, key, data); err != nil {
 		return err
 	}
 	r.cfg.Metrics.restored.Inc()

@@ -108,7 +108,7 @@ func (c *copier) run(ctx context.Context) {
 		if time.Since(began) > lastPause {
 			pause = firstPause
 		}
-		c.failed(err)
+		c.noteFailure(err)
 		if !wait(ctx, pause) {
 			return
 		}
@@ -157,7 +157,7 @@ func (c *copier) sendAll(ctx context.Context, w way, reader *stream.Reader) erro
 		if err := c.sendItems(ctx, w, ready); err != nil {
 			return err
 		}
-		if err := c.reached(ctx); err != nil {
+		if err := c.notePosition(ctx); err != nil {
 			return err
 		}
 	}
@@ -199,7 +199,7 @@ func (c *copier) sendItems(ctx context.Context, w way, items []item) error {
 		done, err := w.send(ctx, items)
 		if done > 0 {
 			pause = firstPause
-			if err := c.sent(ctx, items[:done]); err != nil {
+			if err := c.noteSent(ctx, items[:done]); err != nil {
 				return err
 			}
 			items = items[done:]
@@ -213,7 +213,7 @@ func (c *copier) sendItems(ctx context.Context, w way, items []item) error {
 			}
 			items = items[1:]
 		case err != nil:
-			c.failed(err)
+			c.noteFailure(err)
 			if !wait(ctx, pause) {
 				return ctx.Err()
 			}
@@ -223,14 +223,14 @@ func (c *copier) sendItems(ctx context.Context, w way, items []item) error {
 	return nil
 }
 
-// sent notes what was sent.
-func (c *copier) sent(ctx context.Context, items []item) error {
+// noteSent notes what was sent.
+func (c *copier) noteSent(ctx context.Context, items []item) error {
 	c.mu.Lock()
 	for _, i := range items {
 		c.cursor.Sent = plus(c.cursor.Sent, i.weight)
 		c.cfg.Metrics.sent(c.instrument, i.weight)
 	}
-	c.done(items...)
+	c.removeDone(items...)
 	recovered := c.lastError != ""
 	c.lastError = ""
 	c.mu.Unlock()
@@ -250,13 +250,13 @@ func (c *copier) leaveOut(ctx context.Context, i item, why error) error {
 	} else { // its equal was sent
 		c.cursor.Sent = plus(c.cursor.Sent, i.weight)
 	}
-	c.done(i)
+	c.removeDone(i)
 	c.mu.Unlock()
 	return c.save(ctx)
 }
 
-// done takes items out of the window, and moves the cursor. The caller holds mu.
-func (c *copier) done(items ...item) {
+// removeDone takes items out of the window, and moves the cursor. The caller holds mu.
+func (c *copier) removeDone(items ...item) {
 	c.window.remove(items)
 	c.cursor.Next, c.cursor.Done = c.window.position()
 }
@@ -284,7 +284,7 @@ func (c *copier) lookAhead(ctx context.Context, w way, reader *stream.Reader) er
 		c.cursor.Seen = plus(c.cursor.Seen, seen)
 		c.cursor.SeenNext = next
 		c.mu.Unlock()
-		if err := c.lost(ctx, w, &l); err != nil {
+		if err := c.countLost(ctx, w, &l); err != nil {
 			return err
 		}
 		if err := c.saveNowAndThen(ctx); err != nil {
@@ -293,8 +293,8 @@ func (c *copier) lookAhead(ctx context.Context, w way, reader *stream.Reader) er
 	}
 }
 
-// failed notes why the next item is not sent yet, and says so once.
-func (c *copier) failed(err error) {
+// noteFailure notes why the next item is not sent yet, and says so once.
+func (c *copier) noteFailure(err error) {
 	c.cfg.Metrics.failed(c.instrument)
 	c.mu.Lock()
 	said := c.lastError

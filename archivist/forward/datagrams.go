@@ -79,11 +79,11 @@ func (d *datagrams) send(ctx context.Context, items []item) (int, error) {
 			return 0, err
 		}
 	}
-	return 1, refusal(conn)
+	return 1, awaitRefusal(conn)
 }
 
-// refusal waits for the answer that no process listens.
-func refusal(conn net.Conn) error {
+// awaitRefusal waits for the answer that no process listens.
+func awaitRefusal(conn net.Conn) error {
 	if err := conn.SetReadDeadline(time.Now().Add(refusalWait)); err != nil {
 		return err
 	}

@@ -29,8 +29,8 @@ type losses struct {
 	first uint64
 }
 
-// lost recounts the backlog after the stream was trimmed of a good part of it.
-func (c *copier) lost(ctx context.Context, w way, l *losses) error {
+// countLost recounts the backlog after the stream was trimmed of a good part of it.
+func (c *copier) countLost(ctx context.Context, w way, l *losses) error {
 	c.mu.Lock()
 	cursor, waits := c.cursor, c.lastError != ""
 	c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *copier) lost(ctx context.Context, w way, l *losses) error {
 	}
 	l.first, l.counted = first, time.Now()
 	follows.Epoch, follows.Start = epoch, first
-	left, err := weigh(ctx, w, stream.NewReader(c.cfg.JetStream, follows), cursor.SeenNext, cursor.Done)
+	left, err := sumWaiting(ctx, w, stream.NewReader(c.cfg.JetStream, follows), cursor.SeenNext, cursor.Done)
 	if err != nil {
 		return err
 	}
@@ -78,8 +78,8 @@ func (c *copier) saysLost(gone wire.ForwardTotals) {
 	c.log.Error("the stream was trimmed of what the copy still needed", "items", gone.Items, "bytes", gone.Bytes)
 }
 
-// weigh sums up what a reader finds before a place of the stream, and is not done.
-func weigh(ctx context.Context, w way, reader *stream.Reader, until uint64, done []uint64) (wire.ForwardTotals, error) {
+// sumWaiting sums up what a reader finds before a place of the stream, and is not done.
+func sumWaiting(ctx context.Context, w way, reader *stream.Reader, until uint64, done []uint64) (wire.ForwardTotals, error) {
 	var sum wire.ForwardTotals
 	for {
 		if next, _ := reader.Position(); next >= until {

@@ -50,9 +50,9 @@ func (c *copier) begin(ctx context.Context, w way) (epoch string, err error) {
 	return epoch, c.save(ctx)
 }
 
-// reached notes how far all is sent. If nothing waits and the look ahead is no further, the items that were seen and
+// notePosition notes how far all is sent. If nothing waits and the look ahead is no further, the items that were seen and
 // neither sent nor left out are those that the stream lost meanwhile.
-func (c *copier) reached(ctx context.Context) error {
+func (c *copier) notePosition(ctx context.Context) error {
 	c.mu.Lock()
 	c.cursor.Next, c.cursor.Done = c.window.position()
 	lost := wire.ForwardTotals{}

@@ -43,8 +43,8 @@ func (p *planner) explain(gaps []wire.MissingGap) {
 	}
 }
 
-// spend says whether a count explains at least half of a gap, and takes it away.
-func spend(count *uint64, missing int64) bool {
+// tryDeduct says whether a count explains at least half of a gap, and takes it away.
+func tryDeduct(count *uint64, missing int64) bool {
 	if *count == 0 || *count*2 < uint64(missing) {
 		return false
 	}
@@ -56,18 +56,18 @@ func (p *planner) cause(g wire.MissingGap, lost, refused, unread *uint64) wire.G
 	from, to := g.From, g.Ends(p.Now)
 	archived := p.Channels[g.Channel]
 	covered := func(spans []wire.TimeSpan) bool {
-		return isMostOf(total(within(merge(spans, p.overdue()), from, to))+2*p.cadence, to.Sub(from))
+		return isMostOf(total(clipSpans(merge(spans, p.overdue()), from, to))+2*p.cadence, to.Sub(from))
 	}
 	switch {
 	case len(archived.Retracted) > 0 && covered(archived.Retracted):
 		return wire.GapRetracted
-	case len(archived.Undecodable) > 0 && covered(archived.Undecodable), spend(unread, g.Missing):
+	case len(archived.Undecodable) > 0 && covered(archived.Undecodable), tryDeduct(unread, g.Missing):
 		return wire.GapUndecodable
-	case spend(lost, g.Missing):
+	case tryDeduct(lost, g.Missing):
 		return wire.GapLost
-	case p.refusedIn(from, to), spend(refused, g.Missing):
+	case p.refusedIn(from, to), tryDeduct(refused, g.Missing):
 		return wire.GapRefused
-	case p.link(from, to):
+	case p.isLinkDown(from, to):
 		return wire.GapLink
 	default:
 		return wire.GapInstrument
@@ -103,9 +103,9 @@ func (p *planner) refusedIn(from, to time.Time) bool {
 	return slices.ContainsFunc(p.Evidence.Refused, func(at time.Time) bool { return !at.Before(from) && !at.After(to.Add(p.overdue())) })
 }
 
-// link says whether the instrument could not reach us: it still has what is missing;
+// isLinkDown says whether the instrument could not reach us: it still has what is missing;
 // its sender was not heard either; or all instruments of its station were silent.
-func (p *planner) link(from, to time.Time) bool {
+func (p *planner) isLinkDown(from, to time.Time) bool {
 	if s := p.Evidence.Sender; s != nil {
 		owes := s.QueueObjects > 0 && (s.Oldest == nil || s.Oldest.Before(to))
 		unheard := s.ReportedAt.Before(from.Add(p.overdue()))
@@ -123,7 +123,7 @@ func (p *planner) link(from, to time.Time) bool {
 				silent = append(silent, wire.TimeSpan{From: g.From, To: g.Ends(p.Now)})
 			}
 		}
-		if !isMostOf(total(within(merge(silent, p.overdue()), from, to)), to.Sub(from)) {
+		if !isMostOf(total(clipSpans(merge(silent, p.overdue()), from, to)), to.Sub(from)) {
 			return false
 		}
 	}

@@ -154,7 +154,7 @@ func (k *Keeper) pass(ctx context.Context, now time.Time) (bool, error) {
 			names[e.Instrument] = true
 			st.members = append(st.members, &member{entry: e})
 		}
-		err := st.look(ctx)
+		err := st.compareDays(ctx)
 		if ctx.Err() != nil || errors.Is(err, stream.ErrLeaseLost) {
 			return true, err
 		}
@@ -175,14 +175,14 @@ func (k *Keeper) begin(ctx context.Context, name string, now time.Time) (*instru
 		if err != nil || day < oldest {
 			return nil
 		}
-		was, err := wire.Decode[wire.DayGaps](entry.Value())
+		stored, err := wire.Decode[wire.DayGaps](entry.Value())
 		if err != nil {
 			return fmt.Errorf("entry %s of %s: %w", entry.Key(), k.kv.Bucket(), err)
 		}
-		if slices.ContainsFunc(was.Gaps, func(g wire.MissingGap) bool { return g.ClosedAt == nil }) {
+		if slices.ContainsFunc(stored.Gaps, func(g wire.MissingGap) bool { return g.ClosedAt == nil }) {
 			i.again[day] = true
 		}
-		if start, err := day.Start(); err == nil && !was.Until.Before(start.AddDate(0, 0, 1)) {
+		if start, err := day.Start(); err == nil && !stored.Until.Before(start.AddDate(0, 0, 1)) {
 			i.next = max(i.next, wire.DayOf(start.AddDate(0, 0, 1)))
 		}
 		return nil
@@ -216,22 +216,22 @@ func (i *instrument) forget(now time.Time) {
 	maps.DeleteFunc(i.read, func(day wire.Day, _ reading) bool { return day < keep })
 }
 
-func (k *Keeper) was(ctx context.Context, name string, day wire.Day) (*wire.DayGaps, error) {
-	was, revision, err := stream.Record[wire.DayGaps](ctx, k.kv, wire.GapsKey(name, day))
+func (k *Keeper) readGaps(ctx context.Context, name string, day wire.Day) (*wire.DayGaps, error) {
+	stored, revision, err := stream.Record[wire.DayGaps](ctx, k.kv, wire.GapsKey(name, day))
 	if err != nil || revision == 0 {
 		return nil, err
 	}
-	return &was, nil
+	return &stored, nil
 }
 
 // worthWriting: that time passed alone is not, but now and then.
-func worthWriting(was, is *wire.DayGaps) bool {
-	if was == nil {
-		return is.Due > 0 || len(is.Gaps) > 0 || len(is.Excused) > 0
+func worthWriting(before, after *wire.DayGaps) bool {
+	if before == nil {
+		return after.Due > 0 || len(after.Gaps) > 0 || len(after.Excused) > 0
 	}
 	end := func(d *wire.DayGaps) bool { return d.Until.Equal(d.Until.Truncate(24 * time.Hour)) }
-	return is.Until.Sub(was.Until) >= writeEvery || end(is) && !is.Until.Equal(was.Until) ||
-		!slices.Equal(was.Excused, is.Excused) || !slices.EqualFunc(was.Gaps, is.Gaps, sameGap)
+	return after.Until.Sub(before.Until) >= writeEvery || end(after) && !after.Until.Equal(before.Until) ||
+		!slices.Equal(before.Excused, after.Excused) || !slices.EqualFunc(before.Gaps, after.Gaps, sameGap)
 }
 
 // sameGap: one that is open grows by itself.
@@ -241,17 +241,17 @@ func sameGap(a, b wire.MissingGap) bool {
 }
 
 // count counts and logs what is new.
-func (k *Keeper) count(name string, was, is *wire.DayGaps) {
+func (k *Keeper) count(name string, before, after *wire.DayGaps) {
 	known := map[time.Time]bool{}
-	if was != nil {
-		for _, g := range was.Gaps {
+	if before != nil {
+		for _, g := range before.Gaps {
 			known[g.FoundAt] = true
 			if g.ClosedAt != nil {
 				known[*g.ClosedAt] = true
 			}
 		}
 	}
-	for _, g := range is.Gaps {
+	for _, g := range after.Gaps {
 		if g.ClosedAt == nil && !known[g.FoundAt] {
 			k.cfg.Metrics.found.WithLabelValues(string(g.Cause)).Inc()
 			k.cfg.Log.Info("found a gap", "instrument", name, "channel", g.Channel, "from", g.From, "cause", g.Cause)

@@ -105,14 +105,14 @@ func Plan(in Input) (wire.DayGaps, error) {
 		if until.After(day.Until) {
 			day.Until = until
 		}
-		span := total(within(p.due, p.start, until))
+		span := total(clipSpans(p.due, p.start, until))
 		day.DueMillis = max(day.DueMillis, span.Milliseconds())
 		day.Due += int64(span / p.cadence)
 		found = append(found, p.missing(name, until)...)
 	}
 	p.explain(found)
-	day.Gaps = p.remember(found)
-	limit(&day)
+	day.Gaps = p.mergeKnown(found)
+	dropShortest(&day)
 	return day, nil
 }
 
@@ -190,7 +190,7 @@ func (p *planner) missing(channel string, until time.Time) []wire.MissingGap {
 		if to.Sub(from) <= p.overdue() && !open || open && !from.Before(to) {
 			return
 		}
-		for _, piece := range within(p.due, maxTime(from, p.start), minTime(to, p.end)) {
+		for _, piece := range clipSpans(p.due, maxTime(from, p.start), minTime(to, p.end)) {
 			count := int64((piece.To.Sub(piece.From)+p.cadence/2)/p.cadence) - 1
 			if count < 1 {
 				continue
@@ -218,40 +218,40 @@ func (p *planner) missing(channel string, until time.Time) []wire.MissingGap {
 	return gaps
 }
 
-// remember gives gaps that were known their first time, and keeps those that are
+// mergeKnown gives gaps that were known their first time, and keeps those that are
 // filled by now.
-func (p *planner) remember(found []wire.MissingGap) []wire.MissingGap {
+func (p *planner) mergeKnown(found []wire.MissingGap) []wire.MissingGap {
 	var closed []wire.MissingGap
-	for _, was := range p.Was.Gaps {
-		if was.ClosedAt != nil {
-			if !overlaps(found, was, p.Now) {
-				closed = append(closed, was)
+	for _, known := range p.Was.Gaps {
+		if known.ClosedAt != nil {
+			if !overlaps(found, known, p.Now) {
+				closed = append(closed, known)
 			}
 			continue
 		}
 		left := false
 		for i := range found {
 			g := &found[i]
-			if g.Channel != was.Channel || !overlap(*g, was, p.Now) {
+			if g.Channel != known.Channel || !overlap(*g, known, p.Now) {
 				continue
 			}
 			left = true
-			if was.FoundAt.Before(g.FoundAt) {
-				g.FoundAt = was.FoundAt
+			if known.FoundAt.Before(g.FoundAt) {
+				g.FoundAt = known.FoundAt
 			}
 			if g.Cause == wire.GapInstrument {
-				g.Cause = was.Cause // what pointed elsewhere then may be gone
+				g.Cause = known.Cause // what pointed elsewhere then may be gone
 			}
 		}
-		due := within(p.due, was.From, was.Ends(p.Now))
+		due := clipSpans(p.due, known.From, known.Ends(p.Now))
 		if left || total(due) == 0 { // of what was not due after all nothing is kept
 			continue
 		}
-		was.ClosedAt = &p.Now
-		if was.To == nil {
-			was.To = p.resumed(was)
+		known.ClosedAt = &p.Now
+		if known.To == nil {
+			known.To = p.resumed(known)
 		}
-		closed = append(closed, was)
+		closed = append(closed, known)
 	}
 	all := slices.Concat(found, closed)
 	slices.SortStableFunc(all, func(a, b wire.MissingGap) int {
@@ -278,8 +278,8 @@ func overlaps(all []wire.MissingGap, g wire.MissingGap, now time.Time) bool {
 	return slices.ContainsFunc(all, func(o wire.MissingGap) bool { return o.Channel == g.Channel && overlap(o, g, now) })
 }
 
-// limit leaves the shortest gaps out if there are too many.
-func limit(day *wire.DayGaps) {
+// dropShortest leaves the shortest gaps out if there are too many.
+func dropShortest(day *wire.DayGaps) {
 	over := len(day.Gaps) - wire.MaxDayGaps
 	if over <= 0 {
 		return

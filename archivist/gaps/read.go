@@ -31,17 +31,17 @@ func markOf(d wire.RootDay) (mark, error) {
 	return mark{RootDay: d, from: from, to: to}, err
 }
 
-// look reads which days of receipt there are, and returns the days of observation of
+// findChanged reads which days of receipt there are, and returns the days of observation of
 // those that changed since the last pass.
-func (k *Keeper) look(ctx context.Context, i *instrument, now time.Time) ([]wire.Day, error) {
+func (k *Keeper) findChanged(ctx context.Context, i *instrument, now time.Time) ([]wire.Day, error) {
 	days, same, err := k.days(ctx, i)
 	if err != nil || same {
 		return nil, err
 	}
 	oldest := now.AddDate(0, 0, -lookback).Truncate(24 * time.Hour)
-	was := map[wire.Day]wire.RootDay{}
+	before := map[wire.Day]wire.RootDay{}
 	for _, m := range i.marks {
-		was[m.Day] = m.RootDay
+		before[m.Day] = m.RootDay
 	}
 	var changed []wire.Day
 	marks := i.marks[:0:0]
@@ -50,14 +50,14 @@ func (k *Keeper) look(ctx context.Context, i *instrument, now time.Time) ([]wire
 		if err != nil {
 			return nil, err
 		}
-		if err := k.begun(ctx, i, m, oldest); err != nil {
+		if err := k.noteFirstObserved(ctx, i, m, oldest); err != nil {
 			return nil, err
 		}
 		if m.to.Before(oldest) {
 			continue
 		}
 		marks = append(marks, m)
-		if known, is := was[m.Day]; is && known.Same(m.RootDay) || i.fresh {
+		if known, found := before[m.Day]; found && known.Same(m.RootDay) || i.fresh {
 			continue
 		}
 		last := minTime(m.to, now)
@@ -78,9 +78,9 @@ type first struct {
 	at time.Time
 }
 
-// begun takes a day of receipt into account for when the instrument first observed.
+// noteFirstObserved takes a day of receipt into account for when the instrument first observed.
 // Midnight stands for the beginning only of days that no plan looks at any more.
-func (k *Keeper) begun(ctx context.Context, i *instrument, m mark, oldest time.Time) error {
+func (k *Keeper) noteFirstObserved(ctx context.Context, i *instrument, m mark, oldest time.Time) error {
 	at := m.from
 	switch {
 	case m.ObservedFrom != nil:
@@ -103,22 +103,22 @@ func (k *Keeper) firstOf(ctx context.Context, i *instrument, d wire.RootDay) (ti
 	if i.first.of.Same(d) {
 		return i.first.at, nil
 	}
-	is := first{of: d, at: i.first.at}
-	was := reading{of: []wire.RootDay{i.first.of}, channels: map[string]Archived{}}
-	keys, more := was.news(k.cfg.Site, i.name, "", []wire.RootDay{d})
+	current := first{of: d, at: i.first.at}
+	before := reading{of: []wire.RootDay{i.first.of}, channels: map[string]Archived{}}
+	keys, more := before.unreadKeys(k.cfg.Site, i.name, "", []wire.RootDay{d})
 	if i.first.of.Day != d.Day || !more {
-		is.at, keys = time.Time{}, d.Keys(k.cfg.Site, i.name)
+		current.at, keys = time.Time{}, d.Keys(k.cfg.Site, i.name)
 	}
 	for r, err := range manifest.RecordsOf(ctx, k.cfg.Store, keys) {
 		if err != nil {
 			return time.Time{}, fmt.Errorf("read the start of its data on %s: %w", d.Day, err)
 		}
-		if from := spanOf(&r).From; is.at.IsZero() || from.Before(is.at) {
-			is.at = from
+		if from := spanOf(&r).From; current.at.IsZero() || from.Before(current.at) {
+			current.at = from
 		}
 	}
-	i.first = is
-	return is.at, nil
+	i.first = current
+	return current.at, nil
 }
 
 // days returns the days of receipt that are listed, and whether they are unchanged since the last
@@ -153,9 +153,9 @@ type reading struct {
 	channels map[string]Archived
 }
 
-// news returns the keys that were not read yet, and false if all must be read again: a day was
+// unreadKeys returns the keys that were not read yet, and false if all must be read again: a day was
 // compacted, or the declaration changed.
-func (r *reading) news(site, instrument, declared string, of []wire.RootDay) (keys []string, more bool) {
+func (r *reading) unreadKeys(site, instrument, declared string, of []wire.RootDay) (keys []string, more bool) {
 	if r.channels == nil || r.declared != declared {
 		return nil, false
 	}
@@ -164,13 +164,13 @@ func (r *reading) news(site, instrument, declared string, of []wire.RootDay) (ke
 		known[d.Day] = d
 	}
 	for _, d := range of {
-		was, is := known[d.Day]
-		if is && was.Version != d.Version {
+		before, found := known[d.Day]
+		if found && before.Version != d.Version {
 			return nil, false
 		}
 		for _, key := range d.Keys(site, instrument) {
 			file, err := wire.ParseManifestKey(key)
-			if err != nil || !is || !file.Compacted && !was.Parts.Has(file.Number) {
+			if err != nil || !found || !file.Compacted && !before.Parts.Has(file.Number) {
 				keys = append(keys, key)
 			}
 		}
@@ -181,8 +181,8 @@ func (r *reading) news(site, instrument, declared string, of []wire.RootDay) (ke
 // errChanged: something was retracted of what was read before.
 var errChanged = errors.New("what was read before changed")
 
-// archived reads what there is of a day of observation.
-func (k *Keeper) archived(ctx context.Context, e *wire.InstrumentEntry, i *instrument, day wire.Day) (map[string]Archived, error) {
+// readArchived reads what there is of a day of observation.
+func (k *Keeper) readArchived(ctx context.Context, e *wire.InstrumentEntry, i *instrument, day wire.Day) (map[string]Archived, error) {
 	start, err := day.Start()
 	if err != nil {
 		return nil, err
@@ -197,11 +197,11 @@ func (k *Keeper) archived(ctx context.Context, e *wire.InstrumentEntry, i *instr
 		}
 	}
 	declared := fmt.Sprint(e.CadenceMillis, e.SegmentAgeMillis, e.Listeners)
-	was := i.read[day]
-	channels := maps.Clone(was.channels)
-	news, more := was.news(k.cfg.Site, i.name, declared, of)
+	before := i.read[day]
+	channels := maps.Clone(before.channels)
+	news, more := before.unreadKeys(k.cfg.Site, i.name, declared, of)
 	if more {
-		err = k.read(ctx, channels, news, within, len(was.of) > 0)
+		err = k.read(ctx, channels, news, within, len(before.of) > 0)
 	}
 	if !more || errors.Is(err, errChanged) {
 		channels = channelsOf(e)

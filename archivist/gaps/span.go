@@ -25,8 +25,8 @@ func merge(spans []wire.TimeSpan, apart time.Duration) []wire.TimeSpan {
 	return out
 }
 
-// within returns the parts of ordered spans between two instants.
-func within(spans []wire.TimeSpan, from, to time.Time) []wire.TimeSpan {
+// clipSpans returns the parts of ordered spans between two instants.
+func clipSpans(spans []wire.TimeSpan, from, to time.Time) []wire.TimeSpan {
 	var out []wire.TimeSpan
 	for _, s := range spans {
 		s.From, s.To = maxTime(s.From, from), minTime(s.To, to)

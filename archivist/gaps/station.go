@@ -49,9 +49,9 @@ func byStation(all []wire.InstrumentEntry) [][]*wire.InstrumentEntry {
 	return groups
 }
 
-// look looks at those days of the instruments that may have changed. An instrument that fails keeps none of the others from it: the
+// compareDays looks at those days of the instruments that may have changed. An instrument that fails keeps none of the others from it: the
 // first error is returned, and that instrument begins again with the next pass.
-func (s *station) look(ctx context.Context) error {
+func (s *station) compareDays(ctx context.Context) error {
 	var days []wire.Day
 	for _, m := range s.members {
 		s.try(ctx, m, s.find)
@@ -108,7 +108,7 @@ func (s *station) find(ctx context.Context, m *member) error {
 		}
 		k.instruments[name] = m.instrument
 	}
-	changed, err := k.look(ctx, m.instrument, s.now)
+	changed, err := k.findChanged(ctx, m.instrument, s.now)
 	if err != nil {
 		return err
 	}
@@ -120,10 +120,10 @@ func (s *station) find(ctx context.Context, m *member) error {
 func (s *station) compare(ctx context.Context, m *member, day wire.Day) error {
 	in := Input{Now: s.now, Settled: s.settled, Day: day, Entry: m.entry, Since: m.since}
 	var err error
-	if in.Was, err = s.keeper.was(ctx, m.entry.Instrument, day); err != nil {
+	if in.Was, err = s.keeper.readGaps(ctx, m.entry.Instrument, day); err != nil {
 		return fmt.Errorf("%s: %w", day, err)
 	}
-	if in.Channels, err = s.keeper.archived(ctx, m.entry, m.instrument, day); err != nil {
+	if in.Channels, err = s.keeper.readArchived(ctx, m.entry, m.instrument, day); err != nil {
 		return fmt.Errorf("%s: %w", day, err)
 	}
 	plan, err := Plan(in)
@@ -185,7 +185,7 @@ func (s *station) others(ctx context.Context, m *member, day wire.Day) ([]wire.D
 		plan := o.plan
 		if plan == nil {
 			var err error
-			if plan, err = s.keeper.was(ctx, e.Instrument, day); err != nil {
+			if plan, err = s.keeper.readGaps(ctx, e.Instrument, day); err != nil {
 				return nil, err
 			}
 		}

@@ -109,7 +109,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // pass brings copies and registry together, where the registry has changed.
 func (k *Keeper) pass(ctx context.Context, now time.Time) error {
-	current, err := k.look(ctx)
+	current, err := k.readState(ctx)
 	if err == nil {
 		if k.newest != nil && current == k.done && now.Sub(k.doneAt) < fullInterval {
 			return nil
@@ -127,8 +127,8 @@ func (k *Keeper) pass(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// look asks what state the guests' entries are in. The next pass sees changes after it.
-func (k *Keeper) look(ctx context.Context) (current state, err error) {
+// readState asks what state the guests' entries are in. The next pass sees changes after it.
+func (k *Keeper) readState(ctx context.Context) (current state, err error) {
 	bucket := wire.RegistryBucket(k.cfg.Site)
 	if current.epoch, _, err = stream.Epoch(ctx, k.cfg.JetStream, "KV_"+bucket); err != nil {
 		return current, err

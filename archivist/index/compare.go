@@ -111,7 +111,7 @@ func (k *Keeper) compareEntry(ctx context.Context, name string, entry wire.Index
 
 // compareDay compares a day under the mutex: the entry that was read may be older than what is known here.
 func (k *Keeper) compareDay(ctx context.Context, name string, day wire.Day) error {
-	return k.do(ctx, name, day, func(i *instrumentIndex) error {
+	return k.changeInstrument(ctx, name, day, func(i *instrumentIndex) error {
 		known, err := k.known(ctx, i, day)
 		if err != nil {
 			return err
@@ -125,7 +125,7 @@ func (k *Keeper) compareRoot(ctx context.Context, name string, number int) error
 	root, err := manifest.ReadRoot(ctx, k.cfg.Store, k.cfg.Site, name, number)
 	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, wire.ErrMalformed) {
 		// There is a newer one, or the index is given up and rebuilt from the bucket.
-		return k.do(ctx, name, wire.DayOf(time.Now()), func(i *instrumentIndex) error {
+		return k.changeInstrument(ctx, name, wire.DayOf(time.Now()), func(i *instrumentIndex) error {
 			if i.entry.Root == 0 {
 				return nil
 			}
@@ -161,7 +161,7 @@ func (k *Keeper) compare(ctx context.Context, i *instrumentIndex, known wire.Roo
 		return err
 	}
 	if len(files.InEffect) == 0 {
-		return k.lose(ctx, i.name, known)
+		return k.noteMissing(ctx, i.name, known)
 	}
 	lacks := files.Lacking(k.cfg.Site, i.name, known)
 	if len(lacks) == 0 && files.Replaces(k.cfg.Site, i.name, known) {
@@ -179,9 +179,9 @@ func (k *Keeper) compare(ctx context.Context, i *instrumentIndex, known wire.Roo
 	return k.summarize(ctx, i, known.Day)
 }
 
-// lose notes that the bucket has no manifest of a day any more. The index keeps naming it: otherwise readers would learn
+// noteMissing notes that the bucket has no manifest of a day any more. The index keeps naming it: otherwise readers would learn
 // that there never was anything. The mutex is held.
-func (k *Keeper) lose(ctx context.Context, instrument string, known wire.RootDay) error {
+func (k *Keeper) noteMissing(ctx context.Context, instrument string, known wire.RootDay) error {
 	keys := known.Keys(k.cfg.Site, instrument)
 	of := dayKey{instrument, known.Day}
 	if len(keys) == 0 || k.missing[of] {

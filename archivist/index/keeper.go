@@ -183,7 +183,7 @@ func (k *Keeper) fail(err error) {
 
 // Part says that a part of so many bytes was stored.
 func (k *Keeper) Part(ctx context.Context, instrument string, day wire.Day, number int, size int64, records []wire.Record) {
-	_ = k.do(ctx, instrument, day, func(i *instrumentIndex) error { // it is touched, and looked at later
+	_ = k.changeInstrument(ctx, instrument, day, func(i *instrumentIndex) error { // it is touched, and looked at later
 		known, found := i.recent(day)
 		var err error
 		if !found && number > 1 { // a first part is of no day that a root has
@@ -212,7 +212,7 @@ func (k *Keeper) Seen(ctx context.Context, instrument string, day wire.Day, file
 	if len(files.InEffect) == 0 {
 		return
 	}
-	_ = k.do(ctx, instrument, day, func(i *instrumentIndex) error { // it is touched, and looked at later
+	_ = k.changeInstrument(ctx, instrument, day, func(i *instrumentIndex) error { // it is touched, and looked at later
 		known, err := k.known(ctx, i, day)
 		if err != nil || known.Same(files.Known(day)) {
 			return err
@@ -228,7 +228,7 @@ func (k *Keeper) Tell(ctx context.Context, instrument string, day wire.Day, file
 	if len(files.InEffect) == 0 {
 		return false, nil
 	}
-	err = k.do(ctx, instrument, day, func(i *instrumentIndex) error {
+	err = k.changeInstrument(ctx, instrument, day, func(i *instrumentIndex) error {
 		known, err := k.known(ctx, i, day)
 		if err == nil && !known.Same(files.Known(day)) {
 			err = k.compare(ctx, i, known)
@@ -248,7 +248,7 @@ func (k *Keeper) Tell(ctx context.Context, instrument string, day wire.Day, file
 // ErrIncomplete, and those of JetStream and the store; the day is compared again when the index is
 // taken up.
 func (k *Keeper) Compacted(ctx context.Context, instrument string, day wire.Day) error {
-	return k.do(ctx, instrument, day, func(i *instrumentIndex) error {
+	return k.changeInstrument(ctx, instrument, day, func(i *instrumentIndex) error {
 		if err := k.summarize(ctx, i, day); err != nil {
 			return err
 		}
@@ -273,8 +273,8 @@ func (k *Keeper) Flush(ctx context.Context, at wire.StreamCursor) {
 	}
 }
 
-// do changes what is known of an instrument, or notes that its day must be read.
-func (k *Keeper) do(ctx context.Context, name string, day wire.Day, change func(*instrumentIndex) error) error {
+// changeInstrument changes what is known of an instrument, or notes that its day must be read.
+func (k *Keeper) changeInstrument(ctx context.Context, name string, day wire.Day, change func(*instrumentIndex) error) error {
 	if k == nil {
 		return nil
 	}

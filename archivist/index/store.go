@@ -33,7 +33,7 @@ func (k *Keeper) flush(ctx context.Context, at wire.StreamCursor) error {
 		return err
 	}
 	if at == k.listedAt {
-		return k.stillListed(ctx)
+		return k.checkListed(ctx)
 	}
 	if err := k.cfg.Lease.Check(); err != nil {
 		return err
@@ -51,9 +51,9 @@ func (k *Keeper) flush(ctx context.Context, at wire.StreamCursor) error {
 	return nil
 }
 
-// stillListed compares the bucket with what was written last: while nothing new arrives, nothing
+// checkListed compares the bucket with what was written last: while nothing new arrives, nothing
 // else shows that it was lost and recreated.
-func (k *Keeper) stillListed(ctx context.Context) error {
+func (k *Keeper) checkListed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	e, err := k.kv.Get(ctx, wire.IndexListedKey)

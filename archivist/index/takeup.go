@@ -165,7 +165,7 @@ func (k *Keeper) settle(ctx context.Context, begins wire.StreamCursor) error {
 			}
 			return k.storeAll(ctx)
 		}
-		if err := k.look(ctx, day); err != nil {
+		if err := k.checkDay(ctx, day); err != nil {
 			k.touch(day)
 			return fmt.Errorf("instrument %s, %s: %w", day.instrument, day.day, err)
 		}
@@ -185,8 +185,8 @@ func (k *Keeper) next() (dayKey, bool) {
 	return dayKey{}, false
 }
 
-// look compares one day with the bucket.
-func (k *Keeper) look(ctx context.Context, day dayKey) error {
+// checkDay compares one day with the bucket.
+func (k *Keeper) checkDay(ctx context.Context, day dayKey) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i, err := k.instrument(ctx, day.instrument)
@@ -273,7 +273,7 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 	defer k.mu.Unlock()
 	for _, d := range base {
 		if !there[d.Day] {
-			if err := k.lose(ctx, name, d); err != nil {
+			if err := k.noteMissing(ctx, name, d); err != nil {
 				return err
 			}
 		}

@@ -47,7 +47,7 @@ func (w *Writer) standing(ctx context.Context, d *day, id string) (standing, err
 	if w.asked.days[d.dayKey] == nil {
 		w.asked.days[d.dayKey] = make(map[string]standing, len(ids))
 	}
-	if err := w.look(ctx, d, ids, w.asked.days[d.dayKey]); err != nil {
+	if err := w.findStandings(ctx, d, ids, w.asked.days[d.dayKey]); err != nil {
 		return standing{}, err
 	}
 	return w.asked.days[d.dayKey][id], nil
@@ -89,8 +89,8 @@ func (w *Writer) gather(ctx context.Context) error {
 	return nil
 }
 
-// look finds what a day lists of objects.
-func (w *Writer) look(ctx context.Context, d *day, ids map[string]bool, found map[string]standing) error {
+// findStandings finds what a day lists of objects.
+func (w *Writer) findStandings(ctx context.Context, d *day, ids map[string]bool, found map[string]standing) error {
 	for id := range ids {
 		found[id] = standing{}
 	}
@@ -122,8 +122,8 @@ func (w *Writer) look(ctx context.Context, d *day, ids map[string]bool, found ma
 	return nil
 }
 
-// now notes a line that is added to the open part of a day.
-func (a *asked) now(of dayKey, r wire.Record) {
+// noteLine notes a line that is added to the open part of a day.
+func (a *asked) noteLine(of dayKey, r wire.Record) {
 	if a == nil {
 		return
 	}

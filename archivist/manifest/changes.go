@@ -27,8 +27,8 @@ type named struct {
 
 func newNamed() *named { return &named{records: make(map[string]wire.Record)} }
 
-// listed notes an object that is listed.
-func (l *named) listed(n wire.Notice) {
+// noteListed notes an object that is listed.
+func (l *named) noteListed(n wire.Notice) {
 	if n.Name == "" || n.State != wire.StateCurrent {
 		delete(l.records, n.ID)
 		return

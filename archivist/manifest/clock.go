@@ -14,18 +14,18 @@ func (c *clocks) note(n *wire.Notice) {
 		return
 	}
 	from, _, doubted := n.Told()
-	is, known := c.of[n.Instrument]
+	status, known := c.of[n.Instrument]
 	switch {
 	case doubted != nil:
-		if known && n.ReceivedAt.Before(is.DoubtedAt) {
+		if known && n.ReceivedAt.Before(status.DoubtedAt) {
 			return
 		}
-		is = wire.ClockStatus{DoubtedAt: n.ReceivedAt, Offset: wire.Span(n.ReceivedAt.Sub(doubted.To)), Doubted: is.Doubted + 1}
-	case from != nil && known && is.BelievedAt == nil && n.ReceivedAt.After(is.DoubtedAt):
+		status = wire.ClockStatus{DoubtedAt: n.ReceivedAt, Offset: wire.Span(n.ReceivedAt.Sub(doubted.To)), Doubted: status.Doubted + 1}
+	case from != nil && known && status.BelievedAt == nil && n.ReceivedAt.After(status.DoubtedAt):
 		at := n.ReceivedAt
-		is.BelievedAt = &at
+		status.BelievedAt = &at
 	default:
 		return
 	}
-	c.set(n.Instrument, is)
+	c.set(n.Instrument, status)
 }

@@ -44,7 +44,7 @@ func TestClocks(t *testing.T) {
 	imported := notice("gps", noon.Add(time.Hour), noon)
 	imported.Gateway = wire.ImportWriter
 	first.clocks.note(imported) // it is no evidence of the clock now
-	first.tell(t.Context())
+	first.reportInstruments(t.Context())
 	read := func(instrument string) (s wire.ClockStatus) {
 		t.Helper()
 		e, err := status.Get(t.Context(), wire.ClockStatusKey(instrument))
@@ -69,7 +69,7 @@ func TestClocks(t *testing.T) {
 	second.clocks.note(notice("gps", noon.Add(-time.Minute), noon)) // it was received before
 	second.clocks.note(notice("gps", noon.Add(time.Minute), noon))
 	second.clocks.note(notice("gps", noon.Add(2*time.Minute), noon))
-	second.tell(t.Context())
+	second.reportInstruments(t.Context())
 	if s := read("gps"); s.BelievedAt == nil || !s.BelievedAt.Equal(noon.Add(time.Minute)) || s.Doubted != 1 {
 		t.Errorf("%+v", s)
 	}

@@ -13,17 +13,17 @@ func (c *contents) note(n *wire.Notice) {
 	if n.Looks == "" {
 		return
 	}
-	is := c.of[n.Instrument]
-	is.Count++
-	switch last, day := wire.DayOf(is.ReceivedAt), wire.DayOf(n.ReceivedAt); {
-	case is.Today == 0 || day > last:
-		is.ReceivedAt, is.Today = n.ReceivedAt, 1
-		is.ID, is.Path, is.MediaType, is.Looks = n.ID, n.Published(), n.MediaType, n.Looks
+	status := c.of[n.Instrument]
+	status.Count++
+	switch last, day := wire.DayOf(status.ReceivedAt), wire.DayOf(n.ReceivedAt); {
+	case status.Today == 0 || day > last:
+		status.ReceivedAt, status.Today = n.ReceivedAt, 1
+		status.ID, status.Path, status.MediaType, status.Looks = n.ID, n.Published(), n.MediaType, n.Looks
 	case day == last:
-		is.Today++
-		if n.ReceivedAt.After(is.ReceivedAt) {
-			is.ReceivedAt = n.ReceivedAt
+		status.Today++
+		if n.ReceivedAt.After(status.ReceivedAt) {
+			status.ReceivedAt = n.ReceivedAt
 		}
 	}
-	c.set(n.Instrument, is)
+	c.set(n.Instrument, status)
 }

@@ -33,12 +33,12 @@ func (w *Writer) decide(ctx context.Context, listed *slot, n *wire.Notice) error
 	}
 	id, receivedAt, found := "", time.Time{}, false
 	if window := w.repeatWindow(n.Instrument); window > 0 {
-		id, receivedAt, found = w.index.find(n.Instrument, n.Digest, n.ReceivedAt, window, w.outlives(n))
+		id, receivedAt, found = w.index.find(n.Instrument, n.Digest, n.ReceivedAt, window, w.earliestOriginal(n))
 	}
 	spooled := wire.SpooledID(*n)
-	is := listed.ids[read.HashID(spooled)]
-	again := n.ID != spooled && is != unlisted
-	if again && is == current && !found { // however far apart equal objects may be, this is the same one
+	state := listed.ids[read.HashID(spooled)]
+	again := n.ID != spooled && state != unlisted
+	if again && state == current && !found { // however far apart equal objects may be, this is the same one
 		id, receivedAt, found = spooled, n.ReceivedAt, true
 	}
 	if !found || id == n.ID {
@@ -83,9 +83,9 @@ func (w *Writer) repeatWindow(instrument string) time.Duration {
 	return w.cfg.RepeatWindow(instrument)
 }
 
-// outlives returns since when an original was received that is kept for as long as an object:
+// earliestOriginal returns since when an original was received that is kept for as long as an object:
 // where days expire, one of an earlier day goes before it.
-func (w *Writer) outlives(n *wire.Notice) time.Time {
+func (w *Writer) earliestOriginal(n *wire.Notice) time.Time {
 	if w.cfg.Expires == nil || !w.cfg.Expires(n.Instrument) {
 		return time.Time{}
 	}
@@ -134,7 +134,7 @@ func removeDuplicate(ctx context.Context, cfg duplicateConfig, n wire.Notice) (*
 		return nil, err
 	}
 	if stays {
-		gone, err := cfg.removed.is(ctx, n)
+		gone, err := cfg.removed.removesOriginal(ctx, n)
 		if err != nil {
 			return nil, err
 		}

@@ -196,11 +196,11 @@ func (x *index) remove(instrument string, digest wire.Digest, id string) {
 	key := digestKey(digest[:16])
 	for _, d := range x.of(instrument).days {
 		left := slices.DeleteFunc(d.equal(digest), func(o original) bool { return x.idOf(instrument, o, digest) == id })
-		was := 0
+		before := 0
 		if _, ok := d.first[key]; ok {
-			was = 1 + len(d.more[key])
+			before = 1 + len(d.more[key])
 		}
-		if len(left) == was {
+		if len(left) == before {
 			continue
 		}
 		delete(d.first, key)
@@ -211,8 +211,8 @@ func (x *index) remove(instrument string, digest wire.Digest, id string) {
 		if len(left) > 1 {
 			d.more[key] = left[1:]
 		}
-		d.count -= was - len(left)
-		x.count -= was - len(left)
+		d.count -= before - len(left)
+		x.count -= before - len(left)
 	}
 	x.metrics.indexed.Set(float64(x.count))
 }

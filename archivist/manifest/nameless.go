@@ -31,7 +31,7 @@ func (w *Writer) markNameless(ctx context.Context, n wire.Notice) error {
 		if err != nil {
 			return err
 		}
-		if found && n.ReceivedAt.Before(w.outlives(&wire.Notice{Site: n.Site, Instrument: n.Instrument, Record: r})) {
+		if found && n.ReceivedAt.Before(w.earliestOriginal(&wire.Notice{Site: n.Site, Instrument: n.Instrument, Record: r})) {
 			continue // it is kept for longer than the one with a name
 		}
 		w.index.remove(n.Instrument, n.Digest, id)

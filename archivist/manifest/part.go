@@ -41,7 +41,7 @@ func (w *Writer) close(ctx context.Context) error {
 	if err := w.writeParts(ctx); err != nil {
 		return err
 	}
-	if err := w.lookAgain(ctx); err != nil {
+	if err := w.reloadSetAside(ctx); err != nil {
 		return err
 	}
 	if err := w.removeDuplicates(ctx); err != nil {
@@ -57,7 +57,7 @@ func (w *Writer) close(ctx context.Context) error {
 		return err
 	}
 	w.tellRefusals(ctx)
-	w.tell(ctx)
+	w.reportInstruments(ctx)
 	w.reportLost(ctx)
 	w.cfg.Index.Flush(ctx, wire.StreamCursor{Epoch: w.cursor.Epoch, Next: w.next})
 	if err := w.publishDecided(ctx); err != nil {
@@ -162,7 +162,7 @@ func (w *Writer) removeDuplicates(ctx context.Context) error {
 	cfg := duplicateConfig{Base: w.cfg.Base, deleter: w.cfg.Deleter, originals: w.originals, listing: w.listing, removed: w.removed()}
 	going := duplicates{deleter: w.cfg.Deleter}
 	for _, n := range w.duplicates {
-		if err := going.before(ctx, n.DuplicateOf); err != nil {
+		if err := going.deleteBefore(ctx, n.DuplicateOf); err != nil {
 			return err
 		}
 		goes, err := removeDuplicate(ctx, cfg, n.Notice)
@@ -194,8 +194,8 @@ type duplicates struct {
 	keys    map[string]bool
 }
 
-// before deletes what was added, where an object is among it that is asked for next.
-func (d *duplicates) before(ctx context.Context, id string) error {
+// deleteBefore deletes what was added, where an object is among it that is asked for next.
+func (d *duplicates) deleteBefore(ctx context.Context, id string) error {
 	if !d.keys[id] {
 		return nil
 	}
@@ -232,8 +232,8 @@ func (w *Writer) listing(ctx context.Context, n wire.Notice) (listing, error) {
 	return s.ids[read.HashID(n.ID)], nil
 }
 
-// reached publishes up to where the notices are listed, and the requests decided.
-func (w *Writer) reached() {
+// storePosition publishes up to where the notices are listed, and the requests decided.
+func (w *Writer) storePosition() {
 	w.listed.Store(&stream.Position{Epoch: w.cursor.Epoch, Next: w.cursor.Next})
 	w.answered.Store(cmp.Or(w.cursor.Undecided, w.cursor.Next))
 }
@@ -252,6 +252,6 @@ func (w *Writer) moveCursor(ctx context.Context, next uint64) error {
 		return err
 	}
 	w.cursor = moved
-	w.reached()
+	w.storePosition()
 	return nil
 }

@@ -59,8 +59,8 @@ func (p *paths) take(path string, number uint32) {
 	p.taken[h] = max(p.taken[h], number)
 }
 
-// own returns a path that no other object has: this one, or one with a number.
-func (p *paths) own(path string) string {
+// claimPath returns a path that no other object has: this one, or one with a number.
+func (p *paths) claimPath(path string) string {
 	was := p.taken[hashPath(path)]
 	if was == 0 {
 		p.take(path, 1)
@@ -127,7 +127,7 @@ func (w *Writer) publish(d *day, n *wire.Notice) {
 	if n.Supersedes != "" || w.superseded.has(n.ID) {
 		d.paths.take(path, 1) // it has the path of the version that it replaces, or that replaced it
 	} else {
-		path = d.paths.own(path)
+		path = d.paths.claimPath(path)
 	}
 	w.held += d.paths.cost() - before
 	if path == n.Path {

@@ -29,7 +29,7 @@ func (w *Writer) reconsider(ctx context.Context) error {
 	asked := w.removed()
 	orphans := map[dayKey]map[string]pendingDuplicate{}
 	for _, n := range w.duplicates {
-		gone, err := asked.is(ctx, n.Notice)
+		gone, err := asked.removesOriginal(ctx, n.Notice)
 		if err != nil {
 			return err
 		}
@@ -166,8 +166,8 @@ type removed struct {
 	purged map[string]bool
 }
 
-// is says whether the original of a duplicate, or all of its day, is to be removed.
-func (a removed) is(ctx context.Context, duplicate wire.Notice) (bool, error) {
+// removesOriginal says whether the original of a duplicate, or all of its day, is to be removed.
+func (a removed) removesOriginal(ctx context.Context, duplicate wire.Notice) (bool, error) {
 	id := duplicate.DuplicateOf
 	if a.purged[id] {
 		return true, nil

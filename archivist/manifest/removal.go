@@ -32,7 +32,7 @@ func storedAgain(of dayKey, id, found string) wire.Removal {
 // closed by then: what still has its bytes never looks whole.
 func (w *Writer) saveRemovals(ctx context.Context) error {
 	for _, r := range w.removals {
-		if _, err := handOn(ctx, w.cursors, w.cfg.Lease, r); err != nil {
+		if _, err := writeRemoval(ctx, w.cursors, w.cfg.Lease, r); err != nil {
 			return err
 		}
 	}
@@ -81,16 +81,16 @@ func (s *Sweeper) removeAgain(ctx context.Context, of dayKey, id, found string) 
 	if goes, err := hasKey(ctx, s.cfg.JetStream, s.cursors.Bucket(), whole.Key()); err != nil || goes {
 		return err // all of the day is being removed
 	}
-	news, err := handOn(ctx, s.cursors, s.cfg.Lease, storedAgain(of, id, found))
+	news, err := writeRemoval(ctx, s.cursors, s.cfg.Lease, storedAgain(of, id, found))
 	if news {
 		s.cfg.Metrics.found.WithLabelValues(findingPurged).Inc()
 	}
 	return err
 }
 
-// handOn writes a removal, or adds it to the one that is there, and says whether that
+// writeRemoval writes a removal, or adds it to the one that is there, and says whether that
 // was news.
-func handOn(ctx context.Context, cursors jetstream.KeyValue, lease holder.Lease, r wire.Removal) (news bool, err error) {
+func writeRemoval(ctx context.Context, cursors jetstream.KeyValue, lease holder.Lease, r wire.Removal) (news bool, err error) {
 	key := r.Key()
 	for {
 		if err := lease.Check(); err != nil {
@@ -122,12 +122,12 @@ func addTo(ctx context.Context, cursors jetstream.KeyValue, key string, r wire.R
 	if err != nil {
 		return false, err
 	}
-	was, err := wire.Decode[wire.Removal](e.Value())
+	waiting, err := wire.Decode[wire.Removal](e.Value())
 	if errors.Is(err, wire.ErrNewerFormat) {
 		return false, err
 	}
 	if err == nil { // otherwise no other process can interpret it either
-		if r, news = again(was, r); !news {
+		if r, news = mergeRemovals(waiting, r); !news {
 			return false, nil
 		}
 	}
@@ -139,17 +139,17 @@ func addTo(ctx context.Context, cursors jetstream.KeyValue, key string, r wire.R
 	return err == nil, err
 }
 
-// again adds to a removal that waits another one of the same object: it is requested once more, or
+// mergeRemovals adds to a removal that waits another one of the same object: it is requested once more, or
 // its bytes were found again. The user who asked for it and the partners that confirmed it stay,
 // because the removal waits for partners.
-func again(was, is wire.Removal) (both wire.Removal, news bool) {
-	both = was
-	if was.By == wire.ArchivistWriter && is.By != wire.ArchivistWriter {
-		both.Reason, both.By, both.At = is.Reason, is.By, is.At
+func mergeRemovals(waiting, added wire.Removal) (both wire.Removal, news bool) {
+	both = waiting
+	if waiting.By == wire.ArchivistWriter && added.By != wire.ArchivistWriter {
+		both.Reason, both.By, both.At = added.Reason, added.By, added.At
 		news = true
 	}
-	if is.Found != "" && is.Found != was.Found {
-		both.Found = is.Found
+	if added.Found != "" && added.Found != waiting.Found {
+		both.Found = added.Found
 		news = true
 	}
 	return both, news

@@ -135,7 +135,7 @@ func TestRemovalIsAskedOfTheLeader(t *testing.T) {
 	duplicate := wire.Notice{Site: "thule", Instrument: r.Instrument, Record: wire.Record{
 		DuplicateOf: wire.RawKey("thule", r.Instrument, time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), wire.Digest{})}}
 	for range 100 {
-		if is, err := a.is(t.Context(), duplicate); !is || err != nil {
+		if is, err := a.removesOriginal(t.Context(), duplicate); !is || err != nil {
 			t.Fatalf("its original is to be removed: %t, %v", is, err)
 		}
 	}

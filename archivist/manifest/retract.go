@@ -65,17 +65,17 @@ func (w *Writer) apply(ctx context.Context, d *day, s *slot, q request) (r wire.
 	if q.Action == wire.ActionSupersede && !wire.IsGuest(q.Instrument) {
 		return r, false, &refusal{refusedOwn, "which version of a name is current follows from what its sender sends: retract the object, if it must not be shown"}
 	}
-	is := s.ids[read.HashID(q.ID)]
+	state := s.ids[read.HashID(q.ID)]
 	if d.setAside {
 		return r, false, errUnreadable
 	}
-	if is == unlisted {
+	if state == unlisted {
 		return r, false, &refusal{refusedUnlisted, "new objects are listed within a minute: ask again, with what substorm archive ls -o json says"}
 	}
 	if why := w.underHold(q.Instrument); why != "" && (q.Action == wire.ActionRetract || q.Action == wire.ActionPurge) {
 		return r, false, &refusal{refusedHold, why}
 	}
-	if is == duplicate {
+	if state == duplicate {
 		return w.purgeDuplicate(ctx, d, q)
 	}
 	listed, err := w.standing(ctx, d, q.ID)
@@ -254,14 +254,14 @@ func (q request) noteOrigin(r *wire.Record) {
 // purgeDuplicate takes the bytes of a duplicate out of the pack in which they wait for its
 // compaction. Readers never saw it, and subscribers are not notified.
 func (w *Writer) purgeDuplicate(ctx context.Context, d *day, q request) (wire.Record, bool, error) {
-	is, err := w.standing(ctx, d, q.ID)
-	r := is.Record
+	listed, err := w.standing(ctx, d, q.ID)
+	r := listed.Record
 	switch {
 	case err != nil:
 		return r, false, err
 	case q.Action != wire.ActionPurge:
 		return r, false, &refusal{refusedState, "it is a duplicate of another object: name that one"}
-	case is.open || r.State != wire.StateDuplicate:
+	case listed.open || r.State != wire.StateDuplicate:
 		return r, false, &refusal{refusedUnlisted, "it was found to be a duplicate just now: ask again in a minute"}
 	}
 	r.Reason, r.ChangedBy, r.PurgedAt = q.Reason, q.By, &q.at

@@ -70,9 +70,9 @@ func (w *Writer) loadSaid(ctx context.Context) error {
 	return w.contents.load(ctx, js, site, wire.ContentStatusKey("*"), wire.ParseContentStatusKey)
 }
 
-// tell reports which instruments stated times that are not believed, and which sent data that is not of the declared media type. It
+// reportInstruments reports which instruments stated times that are not believed, and which sent data that is not of the declared media type. It
 // holds nothing up.
-func (w *Writer) tell(ctx context.Context) {
+func (w *Writer) reportInstruments(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if err := w.clocks.report(ctx, w.cfg.JetStream, w.cfg.Site, wire.ClockStatusKey); err != nil {

@@ -74,12 +74,12 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 			if err != nil {
 				return nil, err
 			}
-			id, is := read.HashID(r.ID), listingOf(r.State)
+			id, state := read.HashID(r.ID), listingOf(r.State)
 			if counted != nil {
 				of.count(counted, &r, id)
 			}
-			l.add(slotOf(r), id, is, space)
-			if taken != nil && is != duplicate {
+			l.add(slotOf(r), id, state, space)
+			if taken != nil && state != duplicate {
 				taken.learn(r.Path, space)
 			}
 		}
@@ -94,7 +94,7 @@ func readDay(ctx context.Context, store objectstore.Store, site string, key dayK
 	return l, counted.finish(ctx, store, files)
 }
 
-func (l *dayListing) add(number int, id read.IDHash, is listing, space int) {
+func (l *dayListing) add(number int, id read.IDHash, state listing, space int) {
 	l.listed[number] = true
 	if number < l.from || number >= l.until {
 		return
@@ -105,7 +105,7 @@ func (l *dayListing) add(number int, id read.IDHash, is listing, space int) {
 		l.slots[number] = ids
 	}
 	before := len(ids)
-	ids[id] = max(ids[id], is)
+	ids[id] = max(ids[id], state)
 	l.held += len(ids) - before
 	for l.held > space && l.until > l.from+1 {
 		l.until--

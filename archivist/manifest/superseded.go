@@ -58,8 +58,8 @@ func (s *superseded) note(id string) {
 // has says whether an object was superseded before it was listed.
 func (s *superseded) has(id string) bool { return len(s.ids) > 0 && slices.Contains(s.ids, id) }
 
-// listed forgets an object that is listed.
-func (s *superseded) listed(id string) {
+// forgetListed forgets an object that is listed.
+func (s *superseded) forgetListed(id string) {
 	if i := slices.Index(s.ids, id); i >= 0 {
 		s.ids, s.changed = slices.Delete(s.ids, i, i+1), true
 	}

@@ -57,7 +57,7 @@ func (s *Sweeper) sweepPacks(ctx context.Context, now time.Time, whole bool) err
 			if now.Sub(info.ModifiedAt) < s.cfg.Age || info.ModifiedAt.Before(from) {
 				continue
 			}
-			if err := p.look(ctx, info); err != nil {
+			if err := p.noteMembers(ctx, info); err != nil {
 				return err
 			}
 		}
@@ -65,8 +65,8 @@ func (s *Sweeper) sweepPacks(ctx context.Context, now time.Time, whole bool) err
 	return p.compare(ctx)
 }
 
-// look notes the members of a pack.
-func (p *packSweep) look(ctx context.Context, info objectstore.Info) error {
+// noteMembers notes the members of a pack.
+func (p *packSweep) noteMembers(ctx context.Context, info objectstore.Info) error {
 	file, err := wire.ParsePackKey(info.Key)
 	if err == nil && file.Compacted() {
 		return nil // what it holds was listed before

@@ -127,8 +127,8 @@ func (w *Writer) setAside(ctx context.Context, d *day, bad map[string]error) {
 	w.unreadable.tell(ctx, d.dayKey, bad)
 }
 
-// lookAgain reads days again that were set aside: they may have been rebuilt.
-func (w *Writer) lookAgain(ctx context.Context) error {
+// reloadSetAside reads days again that were set aside: they may have been rebuilt.
+func (w *Writer) reloadSetAside(ctx context.Context) error {
 	for key, d := range w.days {
 		if !d.setAside || time.Since(d.readAt) < lookAgainIntervals*w.cfg.PartInterval || d.open.len() > 0 {
 			continue

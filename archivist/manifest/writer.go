@@ -226,7 +226,7 @@ func (w *Writer) begin(ctx context.Context, epoch string) error {
 		w.cursor = wire.StreamCursor{Epoch: epoch, Next: 1}
 	}
 	w.next = w.cursor.Next
-	w.reached()
+	w.storePosition()
 	// The stream also holds gap records of consumers, which are nothing to list.
 	w.reader = stream.NewReader(js, stream.ReaderConfig{Stream: name, Epoch: epoch, Subject: wire.NoticeSubjects(site),
 		More: []string{wire.RequestSubjects(site)}, Start: cmp.Or(w.cursor.Undecided, w.cursor.Next)})
@@ -297,8 +297,8 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 	if err != nil {
 		return err
 	}
-	if is := s.ids[read.HashID(n.ID)]; is != unlisted {
-		return w.takeAgain(ctx, d, is, n)
+	if state := s.ids[read.HashID(n.ID)]; state != unlisted {
+		return w.takeListed(ctx, d, state, n)
 	}
 	if n.State == wire.StateCurrent {
 		if err := w.decide(ctx, s, &n); err != nil {
@@ -318,15 +318,15 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 	return w.follow(ctx, n)
 }
 
-// takeAgain takes a notice of an object that is listed.
-func (w *Writer) takeAgain(ctx context.Context, d *day, is listing, n wire.Notice) error {
-	w.superseded.listed(n.ID)
+// takeListed takes a notice of an object that is listed.
+func (w *Writer) takeListed(ctx context.Context, d *day, state listing, n wire.Notice) error {
+	w.superseded.forgetListed(n.ID)
 	switch {
 	case n.State != wire.StateCurrent:
 		return nil
-	case is == duplicate:
+	case state == duplicate:
 		return w.markAgain(ctx, d, n) // what followed the part may not have been finished
-	case is == purged:
+	case state == purged:
 		w.removals = append(w.removals, storedAgain(dayKey{d.instrument, d.day}, n.ID, n.Key)) // out of a spool, say
 		return nil
 	default:
@@ -374,7 +374,7 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	if first && n.State == wire.StateCurrent {
 		w.publish(d, &n)
 	}
-	w.superseded.listed(n.ID)
+	w.superseded.forgetListed(n.ID)
 	d.count(&n.Record, first)
 	s.ids[read.HashID(n.ID)] = listingOf(n.State)
 	s.closes = w.closes
@@ -384,7 +384,7 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	if n.State != wire.StateCurrent || n.Path != told || !wire.IsOurs(n.Key) || lacksPath(n) {
 		w.addChange(d, n.Record)
 	}
-	w.named.listed(n)
+	w.named.noteListed(n)
 	if n.State == wire.StateDuplicate {
 		return
 	}
@@ -404,7 +404,7 @@ func lacksPath(n wire.Notice) bool {
 
 // add adds a line to the open part of a day.
 func (w *Writer) add(d *day, r wire.Record) {
-	w.asked.now(d.dayKey, r)
+	w.asked.noteLine(d.dayKey, r)
 	d.open.raw = append(d.open.raw, r)
 	w.open++
 	w.raw++

@@ -67,7 +67,7 @@ func NewClaimRebuilder(cfg ClaimRebuilderConfig) *ClaimRebuilder { return &Claim
 func (l *ClaimRebuilder) Run(ctx context.Context) error {
 	defer l.cfg.Metrics.complete.Set(0)
 	for said := ""; ; {
-		err := l.look(ctx)
+		err := l.ensureClaims(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -87,8 +87,8 @@ func (l *ClaimRebuilder) Run(ctx context.Context) error {
 	}
 }
 
-// look makes the claims where the bucket does not say that they are whole.
-func (l *ClaimRebuilder) look(ctx context.Context) error {
+// ensureClaims makes the claims where the bucket does not say that they are whole.
+func (l *ClaimRebuilder) ensureClaims(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	kv, err := l.cfg.JetStream.KeyValue(call, wire.NamesBucket(l.cfg.Site))
@@ -245,12 +245,12 @@ func (l *ClaimRebuilder) add(ctx context.Context, instrument string, r wire.Reco
 // listed is a name of the batch.
 func (l *ClaimRebuilder) listed(instrument, name string) *listed {
 	key := wire.NameKey(instrument, name)
-	is := l.batch[key]
-	if is == nil {
-		is = &listed{instrument: instrument, name: name, versions: map[int]wire.NameVersion{}}
-		l.batch[key] = is
+	entry := l.batch[key]
+	if entry == nil {
+		entry = &listed{instrument: instrument, name: name, versions: map[int]wire.NameVersion{}}
+		l.batch[key] = entry
 	}
-	return is
+	return entry
 }
 
 // flush merges the names of the batch into their claims.

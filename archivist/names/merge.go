@@ -35,24 +35,24 @@ func merge(site string, claim wire.NameClaim, l *listed) (merged wire.NameClaim,
 	merged.Name, merged.Folder = l.name, claim.Folder || l.folder
 	changed = merged.Folder != claim.Folder
 	for number := 1; number <= last; number++ {
-		var is wire.NameVersion
+		var claimed wire.NameVersion
 		if number <= len(claim.Versions) {
-			is = claim.Versions[number-1]
+			claimed = claim.Versions[number-1]
 		} else {
-			is = wire.NameVersion{Version: number, Key: wire.NamedKey(site, l.instrument, l.name, number)}
+			claimed = wire.NameVersion{Version: number, Key: wire.NamedKey(site, l.instrument, l.name, number)}
 			changed = true
 		}
 		known, found := l.versions[number]
 		switch {
 		case !found:
-		case is.Digest == wire.Digest{}:
-			is, changed = known, true
-		case is.Digest != known.Digest:
+		case claimed.Digest == wire.Digest{}:
+			claimed, changed = known, true
+		case claimed.Digest != known.Digest:
 			conflicts = append(conflicts, known)
-		case !is.Announced:
-			is.Announced, changed = true, true
+		case !claimed.Announced:
+			claimed.Announced, changed = true, true
 		}
-		merged.Versions = append(merged.Versions, is)
+		merged.Versions = append(merged.Versions, claimed)
 	}
 	return merged, changed, conflicts
 }

@@ -227,7 +227,7 @@ func (r *Collector) pass(ctx context.Context, now time.Time) error {
 			return fmt.Errorf("remove from instrument %s, %s: %w", b.instrument, b.day, err)
 		}
 		waiting[w.reason] += keys
-		r.tell(b, w)
+		r.logWait(b, w)
 	}
 	for _, reason := range waitReasons {
 		r.cfg.Metrics.waiting.WithLabelValues(reason).Set(float64(waiting[reason]))
@@ -236,8 +236,8 @@ func (r *Collector) pass(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// tell logs why a batch waits, once.
-func (r *Collector) tell(b *batch, w *waits) {
+// logWait logs why a batch waits, once.
+func (r *Collector) logWait(b *batch, w *waits) {
 	key := b.instrument + "." + string(b.day)
 	if r.told[key] == w.Error() || w.reason == waitReaders {
 		return
@@ -334,7 +334,7 @@ func (r *Collector) remove(ctx context.Context, b *batch, now time.Time) error {
 func (r *Collector) finish(ctx context.Context, b *batch, p *plan) error {
 	done := map[string]bool{}
 	for _, key := range b.keys() {
-		is, err := r.done(ctx, b, key)
+		is, err := r.deleteEntry(ctx, b, key)
 		if err != nil {
 			return err
 		}
@@ -357,9 +357,9 @@ func (r *Collector) finish(ctx context.Context, b *batch, p *plan) error {
 	return nil
 }
 
-// done deletes an entry of a batch, and says whether it did. One to which something was added since stays: there
+// deleteEntry deletes an entry of a batch, and says whether it did. One to which something was added since stays: there
 // is more to do.
-func (r *Collector) done(ctx context.Context, b *batch, key string) (bool, error) {
+func (r *Collector) deleteEntry(ctx context.Context, b *batch, key string) (bool, error) {
 	if err := r.cfg.Lease.Check(); err != nil {
 		return false, err
 	}

@@ -52,7 +52,7 @@ func (r *Collector) lookForDue(ctx context.Context, now time.Time) (looked bool,
 		return false, err
 	}
 	looked = true
-	was := r.stopped
+	before := r.stopped
 	r.stopped = map[string]wire.StoppedExpiry{}
 	for i := range entries {
 		e := &entries[i]
@@ -67,7 +67,7 @@ func (r *Collector) lookForDue(ctx context.Context, now time.Time) (looked bool,
 		if err != nil && waitsFor(ctx, err) != nil { // the store does not answer: other instruments continue
 			r.cfg.Log.Warn("the days of an instrument cannot be read now", "instrument", e.Instrument, "error", err)
 			looked = false
-			if s, stopped := was[e.Instrument]; stopped {
+			if s, stopped := before[e.Instrument]; stopped {
 				r.stopped[e.Instrument] = s
 			}
 			continue
@@ -79,7 +79,7 @@ func (r *Collector) lookForDue(ctx context.Context, now time.Time) (looked bool,
 		days = slices.DeleteFunc(days, func(d wire.RootDay) bool { return begun[wire.Removal{Instrument: e.Instrument, Day: d.Day}.Key()] })
 		due := Due(days, *e.Retention, highwater.Limit(now), func(day wire.Day) bool { return day <= closedTo })
 		if s, too := tooMuch(e, days, due); too {
-			if _, told := was[e.Instrument]; !told {
+			if _, told := before[e.Instrument]; !told {
 				r.tellStopped(s)
 			}
 			r.stopped[e.Instrument] = s
@@ -126,17 +126,17 @@ func (r *Collector) tellStopped(s wire.StoppedExpiry) {
 // clocksAgree compares our clock with a second one. A clock that jumps must not make an
 // archive old.
 func (r *Collector) clocksAgree(ctx context.Context, now time.Time) (bool, error) {
-	was := r.clock
+	before := r.clock
 	err := r.cfg.Agree(ctx, now)
 	if err != nil && !errors.Is(err, stream.ErrClock) {
 		return false, err
 	}
 	r.clock = err
 	switch {
-	case r.clock != nil && was == nil:
+	case r.clock != nil && before == nil:
 		r.cfg.Metrics.clock.Set(1)
 		r.cfg.Log.Error("nothing expires for now", "error", r.clock)
-	case r.clock == nil && was != nil:
+	case r.clock == nil && before != nil:
 		r.cfg.Metrics.clock.Set(0)
 		r.cfg.Log.Info("the clocks agree again: what is due expires")
 	}
@@ -189,7 +189,7 @@ func (r *Collector) expire(ctx context.Context, b *batch, now time.Time) (stays 
 	if err != nil {
 		return false, err
 	}
-	begun, left, err := r.listed(ctx, b)
+	begun, left, err := r.expiryProgress(ctx, b)
 	if err != nil {
 		return false, err
 	}
@@ -252,7 +252,7 @@ func (r *Collector) spared(ctx context.Context, b *batch, left int, keep wire.Re
 	if _, err := r.cfg.Compactor.Tell(ctx, b.instrument, b.day); err != nil {
 		return false, err
 	}
-	_, err := r.done(ctx, b, b.whole.Key())
+	_, err := r.deleteEntry(ctx, b, b.whole.Key())
 	return true, err
 }
 
@@ -291,9 +291,9 @@ func (r *Collector) entry(instrument string) *wire.InstrumentEntry {
 	return nil
 }
 
-// listed says whether the expiry of a day was begun, and how many objects are left
+// expiryProgress says whether the expiry of a day was begun, and how many objects are left
 // to be listed as purged. Changes are stored before the manifest.
-func (r *Collector) listed(ctx context.Context, b *batch) (begun bool, left int, err error) {
+func (r *Collector) expiryProgress(ctx context.Context, b *batch) (begun bool, left int, err error) {
 	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {
 		switch {
 		case err != nil:
@@ -313,7 +313,7 @@ func (r *Collector) listed(ctx context.Context, b *batch) (begun bool, left int,
 	if err != nil {
 		return false, 0, err
 	}
-	r.strange(b, slices.Concat(changes.Foreign, changes.Unreadable))
+	r.reportForeign(b, slices.Concat(changes.Foreign, changes.Unreadable))
 	return begun, left, nil
 }
 
@@ -322,8 +322,8 @@ func purgedBy(rec *wire.Record, by *wire.Removal) bool {
 	return rec.State == wire.StatePurged && rec.PurgedAt != nil && rec.PurgedAt.Equal(by.At)
 }
 
-// strange logs, once per key, files among changes that cannot be read as changes.
-func (r *Collector) strange(b *batch, keys []string) {
+// reportForeign logs, once per key, files among changes that cannot be read as changes.
+func (r *Collector) reportForeign(b *batch, keys []string) {
 	for _, key := range keys {
 		if r.foreign[key] {
 			continue

@@ -66,7 +66,7 @@ func (r *Collector) find(ctx context.Context, b *batch) (*plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if goes(b, &rec) {
+		if mustRemove(b, &rec) {
 			p.add(r.cfg.Site, b, &rec)
 		}
 	}
@@ -91,9 +91,9 @@ func (r *Collector) find(ctx context.Context, b *batch) (*plan, error) {
 	return p, nil
 }
 
-// goes says whether the bytes of a record are to be removed. Only what is listed as
+// mustRemove says whether the bytes of a record are to be removed. Only what is listed as
 // purged, or as a duplicate, may be.
-func goes(b *batch, rec *wire.Record) bool {
+func mustRemove(b *batch, rec *wire.Record) bool {
 	if bucket.Holds(*rec) {
 		return false
 	}

@@ -169,9 +169,9 @@ const comparedWithin = 7 * 24 * time.Hour
 // would count as recent until that time has come.
 const comparedAhead = time.Hour
 
-// held says whether a partner has all of a day and compared what it has lately, and none lacks some of what it is to have. Kept says why
+// isFullyMirrored says whether a partner has all of a day and compared what it has lately, and none lacks some of what it is to have. Kept says why
 // not.
-func (r *Collector) held(ctx context.Context, b *batch, now time.Time) (held bool, kept string, err error) {
+func (r *Collector) isFullyMirrored(ctx context.Context, b *batch, now time.Time) (held bool, kept string, err error) {
 	if r.cfg.Partners == nil {
 		return false, keptLacking, nil
 	}
@@ -217,13 +217,13 @@ func (r *Collector) comparedAt(ctx context.Context, partner string, p Partner) (
 		var compared time.Time
 		var err error
 		if p.Pull != nil {
-			var is wire.PullerStatus
-			is, err = wire.Decode[wire.PullerStatus](e.Value())
-			compared = is.ComparedAt
+			var status wire.PullerStatus
+			status, err = wire.Decode[wire.PullerStatus](e.Value())
+			compared = status.ComparedAt
 		} else {
-			var is wire.MirrorStatus
-			is, err = wire.Decode[wire.MirrorStatus](e.Value())
-			compared = is.VerifiedTo
+			var status wire.MirrorStatus
+			status, err = wire.Decode[wire.MirrorStatus](e.Value())
+			compared = status.VerifiedTo
 		}
 		if err != nil {
 			return fmt.Errorf("report %s: %w", e.Key(), err)

@@ -468,7 +468,7 @@ func TestConfirmedStaysWithItsRemoval(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	for _, key := range all[0].keys() {
-		if _, err := r.done(t.Context(), all[0], key); err != nil { // and here it is killed
+		if _, err := r.deleteEntry(t.Context(), all[0], key); err != nil { // and here it is killed
 			t.Fatal(err)
 		}
 	}

@@ -46,7 +46,7 @@ func (d *remover) remove(ctx context.Context, p *plan) error {
 			continue
 		}
 		if other != (wire.Digest{}) { // other bytes under the key stay
-			d.spare(d.instrument, key, p.own[key], other)
+			d.reportSpared(d.instrument, key, p.own[key], other)
 			continue
 		}
 		o := deletion.Object{Key: key, Reason: d.reason, Instrument: d.instrument, Takes: []string{d.instrument}}
@@ -90,8 +90,8 @@ func (d *remover) later(ctx context.Context, err error) error {
 	return nil
 }
 
-// spare logs, once, bytes that have taken the place of those to be removed.
-func (r *Collector) spare(instrument, key string, digest, other wire.Digest) {
+// reportSpared logs, once, bytes that have taken the place of those to be removed.
+func (r *Collector) reportSpared(instrument, key string, digest, other wire.Digest) {
 	if r.foreign[key] {
 		return
 	}

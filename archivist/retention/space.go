@@ -74,17 +74,17 @@ func (r *Collector) findForSpace(ctx context.Context, now time.Time) error {
 	}
 	r.searched = time.Now()
 	r.cfg.Budget.Archived(bytesOf(again)+bytesOf(copied), reproducible)
-	is := r.cfg.Budget.State()
-	if is.Remove == 0 || slices.ContainsFunc(all, func(b *batch) bool {
+	state := r.cfg.Budget.State()
+	if state.Remove == 0 || slices.ContainsFunc(all, func(b *batch) bool {
 		return b.whole != nil && b.whole.ForSpace && now.Sub(b.whole.At).Abs() < spaceWait
 	}) {
 		return nil
 	}
-	used := fmt.Sprintf("%s of %s of the disk budget were used", humanize.IBytes(uint64(is.Used)), humanize.IBytes(uint64(is.Budget())))
-	if err := r.expireForSpace(ctx, oldestFirst(again, is.Remove), "it can be made again, and "+used, now); err != nil {
+	used := fmt.Sprintf("%s of %s of the disk budget were used", humanize.IBytes(uint64(state.Used)), humanize.IBytes(uint64(state.Budget())))
+	if err := r.expireForSpace(ctx, oldestFirst(again, state.Remove), "it can be made again, and "+used, now); err != nil {
 		return err
 	}
-	return r.expireForSpace(ctx, oldestFirst(copied, is.Remove-bytesOf(again)), "partners have it, and "+used, now)
+	return r.expireForSpace(ctx, oldestFirst(copied, state.Remove-bytesOf(again)), "partners have it, and "+used, now)
 }
 
 // bytesOf adds up what goes with some days.
@@ -109,8 +109,8 @@ func (r *Collector) expireForSpace(ctx context.Context, days []spaceDay, why str
 // copied returns the days that may go because partners have all of them, the oldest first, and no more than the budget is to get back: each
 // look reads the manifest of a day. One that partners lack some of is not looked at again for a while.
 func (r *Collector) copied(ctx context.Context, entries []wire.InstrumentEntry, begun []*batch, now time.Time) (days []spaceDay, err error) {
-	is := r.cfg.Budget.State()
-	if !is.NearlyFull() {
+	state := r.cfg.Budget.State()
+	if !state.NearlyFull() {
 		return nil, nil
 	}
 	may, _, err := r.mayGo(ctx, entries, begun, func(keep *wire.RetentionEntry) bool { return keep.WhenMirrored && !keep.WhenDiskFull })
@@ -118,14 +118,14 @@ func (r *Collector) copied(ctx context.Context, entries []wire.InstrumentEntry, 
 		return nil, err
 	}
 	sortOldest(may)
-	for lack := max(is.Excess(), 1); len(may) > 0 && lack > 0; may = may[1:] {
+	for lack := max(state.Excess(), 1); len(may) > 0 && lack > 0; may = may[1:] {
 		d := may[0]
 		key := wire.Removal{Instrument: d.instrument, Day: d.day}.Key()
 		if now.Before(r.lacking[key]) {
 			continue
 		}
 		delete(r.lacking, key)
-		held, kept, err := r.held(ctx, &batch{instrument: d.instrument, day: d.day}, now)
+		held, kept, err := r.isFullyMirrored(ctx, &batch{instrument: d.instrument, day: d.day}, now)
 		if err != nil {
 			return nil, err
 		}
@@ -179,7 +179,7 @@ func (r *Collector) spaceLacks(ctx context.Context, b *batch, keep wire.Retentio
 	case keep.WhenDiskFull:
 		return true, nil
 	case keep.WhenMirrored:
-		held, _, err := r.held(ctx, b, now)
+		held, _, err := r.isFullyMirrored(ctx, b, now)
 		return held, err
 	default:
 		return false, nil

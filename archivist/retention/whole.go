@@ -23,7 +23,7 @@ const maxKeys = 40_000
 func (r *Collector) removeDay(ctx context.Context, b *batch, now time.Time) (*plan, error) {
 	p := newPlan()
 	var err error
-	if p.held, err = r.stays(ctx, b); err != nil {
+	if p.held, err = r.stayingKeys(ctx, b); err != nil {
 		return p, err
 	}
 	d := r.remover(b, now)
@@ -40,9 +40,9 @@ func (r *Collector) removeDay(ctx context.Context, b *batch, now time.Time) (*pl
 	return p, r.emptyDay(ctx, b, packs, moved, now)
 }
 
-// stays returns the keys of objects of their own that are listed since the day was listed as
+// stayingKeys returns the keys of objects of their own that are listed since the day was listed as
 // purged: what goes may have their keys. Errors: waits, if they are too many.
-func (r *Collector) stays(ctx context.Context, b *batch) (map[string]bool, error) {
+func (r *Collector) stayingKeys(ctx context.Context, b *batch) (map[string]bool, error) {
 	held := map[string]bool{}
 	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {
 		if err != nil {
@@ -66,7 +66,7 @@ func (r *Collector) removeListed(ctx context.Context, b *batch, p *plan, d *remo
 		if err != nil {
 			return nil, false, err
 		}
-		if !goes(b, &rec) {
+		if !mustRemove(b, &rec) {
 			continue
 		}
 		p.add(r.cfg.Site, b, &rec)
@@ -101,7 +101,7 @@ func (r *Collector) removeMoved(ctx context.Context, b *batch, p *plan, d *remov
 			if err != nil {
 				return err
 			}
-			if left[rec.ID] && goes(b, &rec) {
+			if left[rec.ID] && mustRemove(b, &rec) {
 				p.own[rec.ID] = rec.Digest
 			}
 		}
@@ -149,7 +149,7 @@ func (r *Collector) emptyDay(ctx context.Context, b *batch, packs *window, moved
 			if err != nil {
 				return err
 			}
-			if !goes(b, &rec) {
+			if !mustRemove(b, &rec) {
 				continue
 			}
 			p := newPlan()
@@ -163,7 +163,7 @@ func (r *Collector) emptyDay(ctx context.Context, b *batch, packs *window, moved
 		return wait
 	}
 	var left []string
-	for key, err := range r.cfg.Compactor.Leftovers(ctx, b.instrument, b.day, func(rec *wire.Record) bool { return goes(b, rec) }) {
+	for key, err := range r.cfg.Compactor.Leftovers(ctx, b.instrument, b.day, func(rec *wire.Record) bool { return mustRemove(b, rec) }) {
 		if err != nil {
 			return fmt.Errorf("look for older packs: %w", err)
 		}

@@ -108,7 +108,7 @@ func (f *findings) confirm(ctx context.Context, d wire.Damage) error {
 	}
 	f.known[key] = d
 	f.gauge()
-	return f.account(ctx, d)
+	return f.writeLedger(ctx, d)
 }
 
 // healed is clear where the object was known to be damaged.
@@ -136,7 +136,7 @@ func (f *findings) clear(ctx context.Context, d wire.Damage, why string) error {
 	f.cfg.Log.Info("an object does not count as damaged any more", "instrument", d.Instrument, "object", d.ID, "why", why)
 	delete(f.known, key)
 	f.gauge()
-	return f.account(ctx, d)
+	return f.writeLedger(ctx, d)
 }
 
 // remove takes an entry away, if there is one. The mutex is held.
@@ -160,8 +160,8 @@ func (f *findings) count(instrument string) int {
 	return n
 }
 
-// account writes the ledger's column of a day: absolute totals of what is known.
-func (f *findings) account(ctx context.Context, of wire.Damage) error {
+// writeLedger writes the ledger's column of a day: absolute totals of what is known.
+func (f *findings) writeLedger(ctx context.Context, of wire.Damage) error {
 	var t wire.Totals
 	for _, d := range f.known {
 		if d.Instrument == of.Instrument && d.Day == of.Day && !isManifest(d) {

@@ -14,9 +14,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// look decides about an object that was reported as damaged: it is read again, at the place that
+// checkDamage decides about an object that was reported as damaged: it is read again, at the place that
 // its manifest names now.
-func (s *Scrub) look(ctx context.Context, d wire.Damage) error {
+func (s *Scrub) checkDamage(ctx context.Context, d wire.Damage) error {
 	if isManifest(d) {
 		return s.lookAtManifest(ctx, d)
 	}
@@ -137,5 +137,5 @@ func (s *Scrub) claim(ctx context.Context, e jetstream.KeyValueEntry) error {
 	if err != nil || d.Confirmed && d.RepairedAt == nil || wire.DamageKey(d.Instrument, d.ID) != e.Key() {
 		return nil
 	}
-	return s.look(ctx, d)
+	return s.checkDamage(ctx, d)
 }

@@ -150,7 +150,7 @@ func (s *Scrub) lookAgain(ctx context.Context) error {
 			return ctx.Err()
 		}
 		for _, d := range s.findings.all() {
-			if err := s.look(ctx, d); err != nil {
+			if err := s.checkDamage(ctx, d); err != nil {
 				return err
 			}
 		}
@@ -275,7 +275,7 @@ func (s *Scrub) object(ctx context.Context, instrument string, r wire.Record) er
 		s.cursor.Damaged++
 		return nil
 	}
-	if err := s.look(ctx, d); err != nil {
+	if err := s.checkDamage(ctx, d); err != nil {
 		return err
 	}
 	if s.findings.has(d) {

@@ -81,7 +81,7 @@ func dropped(cause wire.Cause, datagrams uint64) wire.Totals {
 func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRange, day wire.Day) (*wire.Notice, wire.Totals, error) {
 	key := wire.SegmentKey(c.cfg.Site, ch.instrument, ch.channel, day, planned.Epoch, planned.First, planned.Last)
 	// The archivist before us may have stored it. If the stream is gone, that is all there is.
-	notice, totals, err := c.existing(ctx, key)
+	notice, totals, err := c.readStored(ctx, key)
 	var metadataLost error
 	if errors.Is(err, wire.ErrMalformed) {
 		metadataLost, err = fmt.Errorf("%w: restore the object with its metadata from a backup; without one, move it away, and what the stream does not have of it is counted as dropped", err), nil
@@ -132,7 +132,7 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 	err = c.cfg.Store.Put(ctx, key, b.file, b.size, objectstore.PutOptions{
 		ContentType: wire.MediaTypeSegment, Metadata: metadata, Digest: b.digest, CreateOnly: metadataLost == nil})
 	if errors.Is(err, objectstore.ErrExists) {
-		return c.existing(ctx, key)
+		return c.readStored(ctx, key)
 	}
 	if err != nil {
 		return nil, wire.Totals{}, err
@@ -141,9 +141,9 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 	return &n, n.Segment.Totals(), nil
 }
 
-// existing returns the notice of a segment that is in the store, and what its
+// readStored returns the notice of a segment that is in the store, and what its
 // range adds to its day's totals; nil for none.
-func (c *Cutter) existing(ctx context.Context, key string) (*wire.Notice, wire.Totals, error) {
+func (c *Cutter) readStored(ctx context.Context, key string) (*wire.Notice, wire.Totals, error) {
 	info, err := c.cfg.Store.Head(ctx, key)
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return nil, wire.Totals{}, nil
@@ -177,7 +177,7 @@ func (c *Cutter) isStored(ctx context.Context, key string, digest wire.Digest) (
 
 // readable is existing for segments that others cut: one whose metadata is lost, as in a copy without it, keeps no channel from going on.
 func (c *Cutter) readable(ctx context.Context, key string) (*wire.Notice, error) {
-	n, _, err := c.existing(ctx, key)
+	n, _, err := c.readStored(ctx, key)
 	if errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrNewerFormat) {
 		c.cfg.Log.Error("a segment in the bucket does not say what it holds, and is not counted: if no manifest lists it, restore it with its metadata from a backup",
 			"object", key, "error", err)
@@ -192,7 +192,7 @@ func (c *Cutter) announce(ctx context.Context, n wire.Notice) error {
 	if err != nil {
 		return err
 	}
-	return c.insist(ctx, requestNotice, "object", n.Key, func() error {
+	return c.retryRefused(ctx, requestNotice, "object", n.Key, func() error {
 		if _, err := c.cfg.JetStream.PublishMsg(ctx, m); err != nil {
 			return fmt.Errorf("publish the notice %s: %w", n.MessageID(), err)
 		}

@@ -151,7 +151,7 @@ func (c *Cutter) begin(ctx context.Context) error {
 func (c *Cutter) loadPosition(ctx context.Context) error {
 	c.cell = stream.NewCell(c.cfg.JetStream, c.cursors, wire.ObservationCursorKey)
 	var data []byte
-	err := c.insist(ctx, requestCursor, "key", wire.ObservationCursorKey, func() (err error) {
+	err := c.retryRefused(ctx, requestCursor, "key", wire.ObservationCursorKey, func() (err error) {
 		data, err = c.cell.Load(ctx)
 		return err
 	})
@@ -302,5 +302,5 @@ func (c *Cutter) advance(ctx context.Context) error {
 		return err
 	}
 	c.nextSave = time.Now().Add(saveInterval)
-	return c.insist(ctx, requestCursor, "key", wire.ObservationCursorKey, func() error { return c.cell.Store(ctx, value) })
+	return c.retryRefused(ctx, requestCursor, "key", wire.ObservationCursorKey, func() error { return c.cell.Store(ctx, value) })
 }

@@ -28,11 +28,11 @@ const (
 	requestMessages = "messages"
 )
 
-// insist repeats a request to JetStream for as long as JetStream refuses it, as it does when it is full or a stream
+// retryRefused repeats a request to JetStream for as long as JetStream refuses it, as it does when it is full or a stream
 // has no leader. If a refusal ended the cutter, it would also end all other work under the lease, including the work
 // that makes space. A refused request changed nothing. Errors: stream.ErrLeaseLost, stream.ErrConflict, those of ctx,
 // and a missing answer, after which the outcome is unknown.
-func (c *Cutter) insist(ctx context.Context, request, of, name string, ask func() error) error {
+func (c *Cutter) retryRefused(ctx context.Context, request, of, name string, ask func() error) error {
 	for {
 		if err := c.cfg.Lease.Check(); err != nil {
 			return err
@@ -63,7 +63,7 @@ func refused(err error) bool {
 // loadCursor reads a channel's cursor.
 func (c *Cutter) loadCursor(ctx context.Context, ch *channel) error {
 	var data []byte
-	err := c.insist(ctx, requestCursor, "key", wire.SegmentCursorKey(ch.instrument, ch.channel), func() (err error) {
+	err := c.retryRefused(ctx, requestCursor, "key", wire.SegmentCursorKey(ch.instrument, ch.channel), func() (err error) {
 		data, err = ch.cell.Load(ctx)
 		return err
 	})
@@ -84,6 +84,6 @@ func (c *Cutter) saveCursor(ctx context.Context, ch *channel) error {
 	if err != nil {
 		return err
 	}
-	return c.insist(ctx, requestCursor, "key", wire.SegmentCursorKey(ch.instrument, ch.channel),
+	return c.retryRefused(ctx, requestCursor, "key", wire.SegmentCursorKey(ch.instrument, ch.channel),
 		func() error { return ch.cell.Store(ctx, value) })
 }

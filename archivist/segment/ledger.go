@@ -135,7 +135,7 @@ func (c *Cutter) ledgerCell(instrument string, day wire.Day) dayCell {
 
 func (c *Cutter) loadEntry(ctx context.Context, cell dayCell) (entry wire.LedgerEntry, err error) {
 	var data []byte
-	err = c.insist(ctx, requestLedger, "key", cell.key, func() (err error) {
+	err = c.retryRefused(ctx, requestLedger, "key", cell.key, func() (err error) {
 		data, err = cell.Load(ctx)
 		return err
 	})
@@ -179,7 +179,7 @@ func (c *Cutter) saveDay(ctx context.Context, ch *channel, day wire.Day, totals 
 		if err != nil {
 			return err
 		}
-		err = c.insist(ctx, requestLedger, "key", cell.key, func() error { return cell.Store(ctx, value) })
+		err = c.retryRefused(ctx, requestLedger, "key", cell.key, func() error { return cell.Store(ctx, value) })
 		if !errors.Is(err, stream.ErrConflict) {
 			return err
 		}

@@ -51,10 +51,10 @@ type numbers struct {
 // publishedOf returns what a cursor remembers. Changes to it do not change the cursor.
 func publishedOf(c *wire.SegmentCursor) *published {
 	p := &published{incarnations: make(map[string]*numbers, len(c.Published)), others: map[[16]byte]struct{}{}}
-	for name, was := range c.Published {
-		n := &numbers{floor: was.Floor, above: make([]uint64, len(was.Above)), at: was.At}
-		last := was.Floor
-		for i, difference := range was.Above {
+	for name, stored := range c.Published {
+		n := &numbers{floor: stored.Floor, above: make([]uint64, len(stored.Above)), at: stored.At}
+		last := stored.Floor
+		for i, difference := range stored.Above {
 			last += difference
 			n.above[i] = last
 		}
@@ -77,12 +77,12 @@ func (p *published) save(c *wire.SegmentCursor) {
 	p.forget()
 	c.Published = make(map[string]wire.Published, len(p.incarnations))
 	for name, n := range p.incarnations {
-		is := wire.Published{Floor: n.floor, Above: make([]uint64, len(n.above)), At: n.at}
+		stored := wire.Published{Floor: n.floor, Above: make([]uint64, len(n.above)), At: n.at}
 		last := n.floor
 		for i, number := range n.above {
-			is.Above[i], last = number-last, number
+			stored.Above[i], last = number-last, number
 		}
-		c.Published[name] = is
+		c.Published[name] = stored
 	}
 }
 

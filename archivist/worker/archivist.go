@@ -238,7 +238,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	keeper := a.index(lease, deleter)
 	writer, cutter := a.writer(lease, deleter, keeper), a.cutter(lease)
 	compactor := a.compactor(lease, deleter, keeper)
-	runners := []runner{keeper, a.names(lease), writer, a.sweeper(lease, deleter, writer), cutter, compactor, closer, a.keeping(lease, deleter, writer, compactor, closer), a.guests(lease)}
+	runners := []runner{keeper, a.names(lease), writer, a.sweeper(lease, deleter, writer), cutter, compactor, closer, a.collector(lease, deleter, writer, compactor, closer), a.guests(lease)}
 	if a.cfg.Declared != nil {
 		runners = append(runners, a.forwarder(lease), a.gaps(lease, keeper), a.descriptions(lease))
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-func (a *archivist) keeping(lease *stream.Lease, deleter *deletion.Deleter, writer *manifest.Writer, compactor *compact.Compactor, closer *dayclose.Closer) *retention.Collector {
+func (a *archivist) collector(lease *stream.Lease, deleter *deletion.Deleter, writer *manifest.Writer, compactor *compact.Compactor, closer *dayclose.Closer) *retention.Collector {
 	return retention.New(retention.Config{
 		Base: a.base(lease), Compactor: compactor, Deleter: deleter, Declared: a.declared(), Partners: a.partners(), ClosedTo: closer.ClosedTo, Expired: writer.Expired,
 		Interval: a.cfg.RemoveInterval, ExpireInterval: a.cfg.ExpireInterval, Grace: a.cfg.RemoveGrace,
@@ -63,8 +63,8 @@ func (a *archivist) partners() func() (map[string]retention.Partner, bool) {
 	}
 }
 
-// settled returns an instrument's entry of the registry, unless that is an older one.
-func (a *archivist) settled(instrument string) (wire.InstrumentEntry, bool) {
+// currentEntry returns an instrument's entry of the registry, unless that is an older one.
+func (a *archivist) currentEntry(instrument string) (wire.InstrumentEntry, bool) {
 	if a.cfg.Unread != nil && a.cfg.Unread(instrument) {
 		return wire.InstrumentEntry{}, false
 	}
@@ -73,7 +73,7 @@ func (a *archivist) settled(instrument string) (wire.InstrumentEntry, bool) {
 
 // known says whether the registry knows an instrument, as it is now.
 func (a *archivist) known(instrument string) bool {
-	_, known := a.settled(instrument)
+	_, known := a.currentEntry(instrument)
 	return known && a.live()
 }
 
@@ -85,7 +85,7 @@ func (a *archivist) expires(instrument string) bool {
 
 // held says why nothing of an instrument may be retracted or deleted.
 func (a *archivist) held(instrument string) string {
-	return deletion.Hold(a.settled, a.live)(instrument)
+	return deletion.Hold(a.currentEntry, a.live)(instrument)
 }
 
 func (a *archivist) deleter(lease *stream.Lease, closer *dayclose.Closer) *deletion.Deleter {

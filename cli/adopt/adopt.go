@@ -32,7 +32,7 @@ func (a *adoption) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	begun, err := a.begun(ctx)
+	begun, err := a.listUnfinished(ctx)
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func (a *adoption) declared(ctx context.Context) (wire.InstrumentEntry, error) {
 	return entry, err
 }
 
-// begun returns the adoptions that are not done.
-func (a *adoption) begun(ctx context.Context) ([]wire.Adoption, error) {
+// listUnfinished returns the adoptions that are not done.
+func (a *adoption) listUnfinished(ctx context.Context) ([]wire.Adoption, error) {
 	var all []wire.Adoption
 	for info, err := range a.store.List(ctx, wire.AdoptionPrefix(a.site), "") {
 		if err != nil {

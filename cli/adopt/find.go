@@ -58,7 +58,7 @@ func (a *adoption) find(ctx context.Context) ([]*found, error) {
 			continue
 		}
 		work.Go(func() error {
-			item, from, err := a.look(ctx, info.Key)
+			item, from, err := a.readQuarantined(ctx, info.Key)
 			if errors.Is(err, objectstore.ErrNotFound) {
 				return nil // removed meanwhile
 			}
@@ -93,7 +93,7 @@ func (a *adoption) find(ctx context.Context) ([]*found, error) {
 	return all, nil
 }
 
-func (a *adoption) look(ctx context.Context, key string) (wire.Adopted, sender, error) {
+func (a *adoption) readQuarantined(ctx context.Context, key string) (wire.Adopted, sender, error) {
 	info, err := a.store.Head(ctx, key)
 	if err != nil {
 		return wire.Adopted{}, sender{}, err

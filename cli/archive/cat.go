@@ -48,7 +48,7 @@ by an error.`,
 				if wire.IsLegacyPath(args[0]) {
 					return s.catLegacy(cmd.Context(), store, b.Code, args[0], retracted, cmd.OutOrStdout(), s.shown.Above(cmd.ErrOrStderr()))
 				}
-				n, err := standing(cmd.Context(), b, store, args[0], &s, retracted)
+				n, err := resolveReadable(cmd.Context(), b, store, args[0], &s, retracted)
 				if err != nil {
 					return err
 				}

@@ -45,7 +45,7 @@ What was retracted is only given with --retracted.`,
 			return backend.WithStore(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store) error {
 				s.shown = progress.Start(cmd.ErrOrStderr(), file == "-" && progress.IsTerminal(cmd.OutOrStdout()), nil)
 				defer s.shown.Stop()
-				n, err := standing(cmd.Context(), b, store, args[0], &s, retracted)
+				n, err := resolveReadable(cmd.Context(), b, store, args[0], &s, retracted)
 				if err != nil {
 					return err
 				}
@@ -109,7 +109,7 @@ func byKey(ctx context.Context, store objectstore.Store, site, key string, s *se
 		return wire.Notice{}, err
 	}
 	if !wire.IsOurs(key) {
-		return inPlace(ctx, store, site, key, s)
+		return findInPlace(ctx, store, site, key, s)
 	}
 	if _, err := wire.ParsePackKey(key); err == nil {
 		return wire.Notice{}, fmt.Errorf("%s is a pack of %s objects: substorm archive ls shows them, each with a key of its own", key, info.Metadata[wire.MetadataMembers])
@@ -121,9 +121,9 @@ func byKey(ctx context.Context, store objectstore.Store, site, key string, s *se
 	return n, nil
 }
 
-// inPlace finds an object that was imported where it lies: only the manifests know it. If several
+// findInPlace finds an object that was imported where it lies: only the manifests know it. If several
 // objects lay there, it returns the one that was last modified.
-func inPlace(ctx context.Context, store objectstore.Store, site, key string, s *selection) (wire.Notice, error) {
+func findInPlace(ctx context.Context, store objectstore.Store, site, key string, s *selection) (wire.Notice, error) {
 	var found wire.Notice
 	for n, err := range s.held(ctx, store, site) {
 		if err != nil {

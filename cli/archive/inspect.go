@@ -113,7 +113,7 @@ func Inspect(ctx context.Context, store objectstore.Store, site, name string, s 
 		switch {
 		case err != nil:
 			return nil, err
-		case !means(&n.Record, n.Instrument, digest, name):
+		case !matchesName(&n.Record, n.Instrument, digest, name):
 		case n.State == wire.StateDuplicate:
 			duplicateOf = n.DuplicateOf
 		default:
@@ -174,8 +174,8 @@ func related(ctx context.Context, store objectstore.Store, site string, s *selec
 	return nil
 }
 
-// means says whether a record is what was named.
-func means(r *wire.Record, instrument, digest, name string) bool {
+// matchesName says whether a record is what was named.
+func matchesName(r *wire.Record, instrument, digest, name string) bool {
 	if digest != "" && strings.HasPrefix(r.Digest.String(), digest) {
 		return true
 	}

@@ -134,7 +134,7 @@ func (l *listing) print(ctx context.Context, store objectstore.Store, site strin
 		return fmt.Errorf("the list is not complete: %w", err)
 	}
 	if objects == 0 {
-		return nothing(ctx, store, site, notes)
+		return sayNothingFound(ctx, store, site, notes)
 	}
 	if !l.format.IsData() {
 		fmt.Fprintf(notes, "%d objects, %s\n", objects, humanize.IBytes(bytes))
@@ -142,8 +142,8 @@ func (l *listing) print(ctx context.Context, store objectstore.Store, site strin
 	return nil
 }
 
-// nothing says that nothing was found, and what there is.
-func nothing(ctx context.Context, store objectstore.Store, site string, notes io.Writer) error {
+// sayNothingFound says that nothing was found, and what there is.
+func sayNothingFound(ctx context.Context, store objectstore.Store, site string, notes io.Writer) error {
 	var names []string
 	for name, err := range manifest.Instruments(ctx, store, site) {
 		if err != nil {
@@ -246,7 +246,7 @@ func (l *listing) printLegacy(ctx context.Context, store objectstore.Store, site
 		return err
 	}
 	if folders == 0 {
-		return nothing(ctx, store, site, notes)
+		return sayNothingFound(ctx, store, site, notes)
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ func (n *narrowing) add(f *pflag.FlagSet) {
 	f.StringVar(&n.match, "match", "", "objects whose file name matches this `GLOB`, or whose whole path where the pattern has a slash: '*.blk'")
 }
 
-// is says whether anything was said.
-func (n *narrowing) is() bool { return n.received+n.observed+n.from+n.match != "" }
+// isSet says whether anything was said.
+func (n *narrowing) isSet() bool { return n.received+n.observed+n.from+n.match != "" }
 
 // parse reads what the flags say.
 func (n *narrowing) parse() (err error) {
@@ -94,8 +94,8 @@ func (n *narrowing) matches(name string) bool {
 	if !strings.Contains(n.match, "/") {
 		name = path.Base(name)
 	}
-	is, err := path.Match(n.match, name)
-	return is && err == nil
+	matched, err := path.Match(n.match, name)
+	return matched && err == nil
 }
 
 // narrowDays narrows a selection to the days in which something can have been received that is meant.
@@ -141,8 +141,8 @@ func parseInterval(flag, text string) (interval, error) {
 	if text == "" {
 		return interval{}, nil
 	}
-	first, last, is := strings.Cut(text, "..")
-	if !is {
+	first, last, ok := strings.Cut(text, "..")
+	if !ok {
 		last = first
 	}
 	var i interval

@@ -127,14 +127,14 @@ func (r *rebuild) run(ctx context.Context, b *backend.Backend) error {
 // list rebuilds one list, if it must be rebuilt.
 func (r *rebuild) list(ctx context.Context, compare comparison, c *counts) error {
 	for try := 1; ; try++ {
-		err := r.mend(ctx, compare, c)
+		err := r.repairList(ctx, compare, c)
 		if !errors.Is(err, manifest.ErrFenced) || try == fencedTries {
 			return err
 		}
 	}
 }
 
-func (r *rebuild) mend(ctx context.Context, compare comparison, c *counts) error {
+func (r *rebuild) repairList(ctx context.Context, compare comparison, c *counts) error {
 	p, err := compare(ctx)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (r *rebuild) mend(ctx context.Context, compare comparison, c *counts) error
 	for _, d := range p.Differences {
 		c.kinds[d.Kind]++
 		if r.dry || d.Kind != bucket.Untold {
-			if err := r.print(d.Kind, d.List, d.ID, told(d)); err != nil {
+			if err := r.print(d.Kind, d.List, d.ID, describeDifference(d)); err != nil {
 				return err
 			}
 		}
@@ -171,8 +171,8 @@ func (r *rebuild) mend(ctx context.Context, compare comparison, c *counts) error
 	return nil
 }
 
-// told describes a difference.
-func told(d bucket.Difference) string {
+// describeDifference describes a difference.
+func describeDifference(d bucket.Difference) string {
 	switch {
 	case d.Kind == bucket.Unreadable && isOfChanges(d.ID):
 		return "changes: nobody knows what they retracted, and the day stays as it is"

@@ -170,30 +170,30 @@ func (r *Report) readListed(ctx context.Context, store objectstore.Store, js jet
 }
 
 // compareListed says where the manifests list other objects than the ledger counts.
-func (l *Ledger) compareListed(is *listed) []string {
-	if is == nil {
-		is = &listed{}
+func (l *Ledger) compareListed(found *listed) []string {
+	if found == nil {
+		found = &listed{}
 	}
 	var differences []string
 	say := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
 	switch a := l.Announced; {
-	case is.all.Objects < a.Objects:
-		say("objects: %d announced, %d listed: what is new is listed within a minute", a.Objects, is.all.Objects)
-	case is.all.Objects > a.Objects:
-		say("objects: %d announced, %d listed", a.Objects, is.all.Objects)
-	case is.all.ObjectBytes != a.ObjectBytes:
-		say("bytes of objects: %d announced, %d listed", a.ObjectBytes, is.all.ObjectBytes)
-	case is.all.Digest != a.Digest:
+	case found.all.Objects < a.Objects:
+		say("objects: %d announced, %d listed: what is new is listed within a minute", a.Objects, found.all.Objects)
+	case found.all.Objects > a.Objects:
+		say("objects: %d announced, %d listed", a.Objects, found.all.Objects)
+	case found.all.ObjectBytes != a.ObjectBytes:
+		say("bytes of objects: %d announced, %d listed", a.ObjectBytes, found.all.ObjectBytes)
+	case found.all.Digest != a.Digest:
 		say("digests: other objects are listed than were announced")
 	}
-	if is.duplicates.Objects != l.Duplicates.Objects {
-		say("duplicates: %d in the ledger, %d listed", l.Duplicates.Objects, is.duplicates.Objects)
+	if found.duplicates.Objects != l.Duplicates.Objects {
+		say("duplicates: %d in the ledger, %d listed", l.Duplicates.Objects, found.duplicates.Objects)
 	}
 	if l.Instrument == wire.UnknownInstrument {
 		return differences // what no instrument claims is in no manifest
 	}
-	if s := l.Stored; is.datagrams.Datagrams != s.Datagrams || is.datagrams.DatagramBytes != s.DatagramBytes {
-		say("datagrams: %d (%d bytes) stored, %d (%d bytes) in listed segments", s.Datagrams, s.DatagramBytes, is.datagrams.Datagrams, is.datagrams.DatagramBytes)
+	if s := l.Stored; found.datagrams.Datagrams != s.Datagrams || found.datagrams.DatagramBytes != s.DatagramBytes {
+		say("datagrams: %d (%d bytes) stored, %d (%d bytes) in listed segments", s.Datagrams, s.DatagramBytes, found.datagrams.Datagrams, found.datagrams.DatagramBytes)
 	}
 	return differences
 }
@@ -388,7 +388,7 @@ func (i *InstrumentReport) mirrored(partners []string) string {
 	columns := make([]string, len(partners))
 	for at, partner := range partners {
 		columns[at] = "-"
-		if n, is := i.Mirrored[partner]; is {
+		if n, confirmed := i.Mirrored[partner]; confirmed {
 			columns[at] = fmt.Sprint(n)
 		}
 	}

@@ -125,10 +125,10 @@ func addRetracted(f *pflag.FlagSet, retracted *bool) {
 	f.BoolVar(retracted, "retracted", false, "also give what was retracted")
 }
 
-// standing resolves a name to an object with the record of its day's manifest, because the object's metadata
+// resolveReadable resolves a name to an object with the record of its day's manifest, because the object's metadata
 // does not know later changes of its state. An object that is not listed yet keeps the state of its metadata. Expired
 // and purged objects are refused, and retracted ones unless retracted is set. Other errors: those of the manifests.
-func standing(ctx context.Context, b *backend.Backend, store objectstore.Store, name string, s *selection, retracted bool) (wire.Notice, error) {
+func resolveReadable(ctx context.Context, b *backend.Backend, store objectstore.Store, name string, s *selection, retracted bool) (wire.Notice, error) {
 	n, err := resolve(ctx, b, store, name, s)
 	if err != nil {
 		return wire.Notice{}, err

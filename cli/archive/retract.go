@@ -147,7 +147,7 @@ func (r *request) name(args []string) error {
 		return usage.Errorf("which objects? substorm archive %s INSTRUMENT PATH, or INSTRUMENT with --received, --observed, --from or --match", r.verb.name)
 	case len(args) > 2:
 		return usage.Errorf("%q is one too many: name the instrument and one path, digest or key; a path that ends with a slash, and --match, mean several objects", args[2])
-	case len(args) == 1 && !r.choice.narrowing.is():
+	case len(args) == 1 && !r.choice.narrowing.isSet():
 		return usage.Errorf("which objects of %s? name a path, a digest or a key, or choose by --received, --observed, --from or --match", args[0])
 	}
 	r.instrument = args[0]

@@ -427,7 +427,7 @@ func TestChoice(t *testing.T) {
 		})
 	}
 	several := choice{what: "abcdef01"}
-	if err := several.one(all); err == nil || !strings.Contains(err.Error(), "more digits") {
+	if err := several.checkOneDigest(all); err == nil || !strings.Contains(err.Error(), "more digits") {
 		t.Errorf("of several digests: %v", err)
 	}
 	copies := []wire.Record{{ID: "x", Digest: all[0].Digest}, {ID: "y", Digest: wire.Digest{1}}}

@@ -137,7 +137,7 @@ func (r *request) undecided(decided, all int) error {
 func (r *request) awaitGone(ctx context.Context, left map[string]wire.Record) error {
 	count := len(left)
 	for {
-		if err := r.look(ctx, left); err != nil && ctx.Err() == nil {
+		if err := r.removeGone(ctx, left); err != nil && ctx.Err() == nil {
 			return err
 		}
 		if len(left) == 0 {
@@ -152,9 +152,9 @@ func (r *request) awaitGone(ctx context.Context, left map[string]wire.Record) er
 	}
 }
 
-// look takes from what is left what is gone: from where it lay when that was requested,
+// removeGone takes from what is left what is gone: from where it lay when that was requested,
 // and from where a compaction may have moved it since.
-func (r *request) look(ctx context.Context, left map[string]wire.Record) error {
+func (r *request) removeGone(ctx context.Context, left map[string]wire.Record) error {
 	days := map[wire.Day]bool{}
 	for _, t := range left {
 		days[wire.DayOf(t.ReceivedAt)] = true
@@ -164,8 +164,8 @@ func (r *request) look(ctx context.Context, left map[string]wire.Record) error {
 			if err != nil {
 				return err
 			}
-			requested, is := left[rec.ID]
-			if !is || rec.State != wire.StatePurged && rec.State != wire.StateDuplicate {
+			requested, pending := left[rec.ID]
+			if !pending || rec.State != wire.StatePurged && rec.State != wire.StateDuplicate {
 				continue
 			}
 			gone, err := r.gone(ctx, requested.Key, rec.Key)

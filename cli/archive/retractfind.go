@@ -28,7 +28,7 @@ const listedWithin = 2 * time.Minute
 // mayMiss says whether several objects are meant, and some of them may have been received so shortly before now that they are not listed
 // yet.
 func (c *choice) mayMiss(now time.Time) bool {
-	several := c.narrowing.is() || c.allVersions || strings.HasSuffix(c.what, "/") || digestPrefix.MatchString(c.what)
+	several := c.narrowing.isSet() || c.allVersions || strings.HasSuffix(c.what, "/") || digestPrefix.MatchString(c.what)
 	listed := now.Add(-listedWithin)
 	if before := c.receivedIn.before; !several || !before.IsZero() && !before.After(listed) {
 		return false
@@ -95,7 +95,7 @@ func (r *request) find(ctx context.Context) ([]wire.Record, error) {
 	if len(found) == 0 {
 		return nil, r.nothing(others, segments)
 	}
-	if err := r.choice.one(found); err != nil {
+	if err := r.choice.checkOneDigest(found); err != nil {
 		return nil, err
 	}
 	if r.verb == purge {
@@ -149,8 +149,8 @@ func newerVersion(a, b *wire.Record) bool {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Version, b.Version), a.ReceivedAt.Compare(b.ReceivedAt)) > 0
 }
 
-// one refuses the beginning of several digests.
-func (c *choice) one(found []wire.Record) error {
+// checkOneDigest refuses the beginning of several digests.
+func (c *choice) checkOneDigest(found []wire.Record) error {
 	if !digestPrefix.MatchString(c.what) {
 		return nil
 	}

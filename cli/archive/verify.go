@@ -128,7 +128,7 @@ func (v *verify) list(ctx context.Context, of bucket.List, compare comparison) e
 		if d.Kind == bucket.Untold {
 			continue
 		}
-		if err := v.find(d.Kind, of, d.ID, told(d)); err != nil {
+		if err := v.find(d.Kind, of, d.ID, describeDifference(d)); err != nil {
 			return err
 		}
 	}

@@ -46,7 +46,7 @@ func Entries(ctx context.Context, js jetstream.JetStream, bucket, match string, 
 	patience, cancel := context.WithTimeout(ctx, entriesPatience)
 	defer cancel()
 	for from, more := uint64(1), true; more; {
-		next, is, err := readEntries(ctx, js, bucket, match, from, last)
+		next, hasMore, err := readEntries(ctx, js, bucket, match, from, last)
 		switch {
 		case errors.Is(err, nats.ErrNoResponders): // a bucket that has just been made, or whose server has just started
 			if !retry.Sleep(patience, entriesPause) {
@@ -55,7 +55,7 @@ func Entries(ctx context.Context, js jetstream.JetStream, bucket, match string, 
 		case err != nil:
 			return fmt.Errorf("read bucket %s: %w", bucket, err)
 		default:
-			from, more = next, is
+			from, more = next, hasMore
 		}
 	}
 	for _, e := range slices.SortedFunc(maps.Values(last), func(a, b Entry) int { return cmp.Compare(a.Sequence, b.Sequence) }) {

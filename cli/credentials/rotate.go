@@ -107,12 +107,12 @@ func (t *target) rotate(ctx context.Context, cluster *kube.Cluster, out io.Write
 	if err := t.read(ctx, cluster); err != nil {
 		return err
 	}
-	was := t.status()
-	if was == nil {
+	before := t.status()
+	if before == nil {
 		return fmt.Errorf("%s %q has no NATS credentials that the operator issued: its Site has no jetStream.accountKeySecretRef, it is not ready yet "+
 			"(see its conditions), or it is a FeedConsumer of another delivery than NATS, whose token is replaced by deleting its Secret", t.kind, t.name)
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRotateCredentials: was.User}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRotateCredentials: before.User}}})
 	if err != nil {
 		return err
 	}
@@ -123,26 +123,26 @@ func (t *target) rotate(ctx context.Context, cluster *kube.Cluster, out io.Write
 		if err := t.read(ctx, cluster); err != nil {
 			return false, err
 		}
-		is := t.status()
-		return is != nil && is.User != was.User, nil
+		after := t.status()
+		return after != nil && after.User != before.User, nil
 	})
 	if err != nil {
 		return fmt.Errorf("the operator has not replaced user %s of %s %q: %w; it will when it runs, "+
-			"see the conditions of the resource: `kubectl describe`, or under substorm up `substorm get -o yaml`", was.User, t.kind, t.name, err)
+			"see the conditions of the resource: `kubectl describe`, or under substorm up `substorm get -o yaml`", before.User, t.kind, t.name, err)
 	}
-	fmt.Fprintf(out, "%s %s: user %s is replaced by %s\n", t.kind, t.name, was.User, t.status().User)
+	fmt.Fprintf(out, "%s %s: user %s is replaced by %s\n", t.kind, t.name, before.User, t.status().User)
 	fmt.Fprintf(out, "Programs take the new credentials with their next connection. ")
 	if cluster.IsStandalone(ctx) {
 		until := "they expire"
-		if was.ExpirationTime != nil {
-			until = was.ExpirationTime.UTC().Format(time.RFC3339)
+		if before.ExpirationTime != nil {
+			until = before.ExpirationTime.UTC().Format(time.RFC3339)
 		}
 		fmt.Fprintf(out, "The old ones are valid until %s; under substorm up there is no command to revoke them.\n"+
 			"They open the NATS server of substorm up alone, which has no port, but a socket in its data folder that only its user can open.\n",
 			until)
 		return nil
 	}
-	t.printRevocation(out, was.User)
+	t.printRevocation(out, before.User)
 	return nil
 }
 

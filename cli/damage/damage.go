@@ -43,24 +43,24 @@ func (k Known) String() string {
 	if k.Confirmed+k.Unconfirmed > 0 {
 		found = fmt.Sprintf("%d objects are known to be damaged, %d of them missing; %d more are to be confirmed", k.Confirmed, k.Missing, k.Unconfirmed)
 	}
-	return found + "; " + k.looked()
+	return found + "; " + k.describeLastPass()
 }
 
-// looked says when the scrub last read the archive.
-func (k Known) looked() string {
+// describeLastPass says when the scrub last read the archive.
+func (k Known) describeLastPass() string {
 	switch last, pass := k.LastPass, k.Pass; {
 	case last == nil && pass == nil:
 		return "no archivist has read the archive yet"
 	case last == nil:
 		return "the archivist's scrub has not read the whole archive yet: it reads since " + progress(pass)
 	case pass == nil:
-		return "the archivist's scrub last read " + whole(last)
+		return "the archivist's scrub last read " + describePass(last)
 	default:
-		return "the archivist's scrub last read " + whole(last) + "; it reads it again since " + progress(pass)
+		return "the archivist's scrub last read " + describePass(last) + "; it reads it again since " + progress(pass)
 	}
 }
 
-func whole(p *wire.ScrubPass) string {
+func describePass(p *wire.ScrubPass) string {
 	text := "the whole archive from " + stamp(p.BegunAt)
 	if p.EndedAt != nil {
 		text += " to " + stamp(*p.EndedAt)

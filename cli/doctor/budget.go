@@ -19,11 +19,11 @@ import (
 // budget compares what the data folder has with what it may have.
 func (f folder) budget(ctx context.Context, declared string) Check {
 	const check = "disk budget"
-	var is diskbudget.Sizes
+	var sizes diskbudget.Sizes
 	var usage diskbudget.Usage
 	var err error
-	if is.Declared, err = up.DiskBudget(declared); err == nil {
-		is.Free, is.Size, err = diskbudget.Space(f.at)
+	if sizes.Declared, err = up.DiskBudget(declared); err == nil {
+		sizes.Free, sizes.Size, err = diskbudget.Space(f.at)
 	}
 	if err == nil && f.owner >= 0 { // else the folder is not there
 		usage, err = diskbudget.Measure(ctx, f.path)
@@ -31,17 +31,17 @@ func (f folder) budget(ctx context.Context, declared string) Check {
 	if err != nil {
 		return warning(check, "run substorm doctor as the user of the Site, or as root", "%v", err)
 	}
-	is.Used = usage.Total()
+	sizes.Used = usage.Total()
 	bytes := func(n int64) string { return humanize.IBytes(uint64(n)) }
-	found := fmt.Sprintf("%s of %s are used: objects %s, streams %s, spool %s", bytes(is.Used), bytes(is.Budget()), bytes(usage.Objects), bytes(usage.Streams), bytes(usage.Spool))
-	if is.Declared > is.Budget() {
-		found += fmt.Sprintf("; %s are declared, which the disk does not have beside a reserve of %s", bytes(is.Declared), bytes(diskbudget.Reserve(is.Size)))
+	found := fmt.Sprintf("%s of %s are used: objects %s, streams %s, spool %s", bytes(sizes.Used), bytes(sizes.Budget()), bytes(usage.Objects), bytes(usage.Streams), bytes(usage.Spool))
+	if sizes.Declared > sizes.Budget() {
+		found += fmt.Sprintf("; %s are declared, which the disk does not have beside a reserve of %s", bytes(sizes.Declared), bytes(diskbudget.Reserve(sizes.Size)))
 	}
 	const todo = "raise --disk-budget, move the data folder to a larger disk, or have less kept (spec.archive.expiry of Instruments)"
-	switch d := diskbudget.Plan(is, diskbudget.Decision{}); {
+	switch d := diskbudget.Plan(sizes, diskbudget.Decision{}); {
 	case d.NoReceipts:
 		return failed(check, todo, "%s: nothing is received", found)
-	case is.NearlyFull():
+	case sizes.NearlyFull():
 		return warning(check, todo, "%s: what can be made again, or partners have, expires soon where Instruments say so, then archived messages go, and in the end nothing is received", found)
 	}
 	return fine(check, "%s", found)

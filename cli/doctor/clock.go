@@ -26,23 +26,23 @@ const setClock = "set it (timedatectl set-time, a GPS receiver, NTP) before anyt
 // written. Adjtimex asks the kernel whether its clock is synchronised.
 func clock(now, built, newest time.Time, file string, adjtimex func(*unix.Timex) (int, error)) Check {
 	const check = "clock"
-	is := now.UTC().Format(time.RFC3339)
+	current := now.UTC().Format(time.RFC3339)
 	switch {
 	case up.CheckClock(now) != nil:
-		return failed(check, setClock, "it says %s: it was never set", is)
+		return failed(check, setClock, "it says %s: it was never set", current)
 	case now.Before(built):
-		return failed(check, setClock, "it says %s, and this program is of %s", is, built.UTC().Format(time.RFC3339))
+		return failed(check, setClock, "it says %s, and this program is of %s", current, built.UTC().Format(time.RFC3339))
 	case now.Before(newest.Add(-maxBehind)):
-		return failed(check, setClock, "it says %s, and %s was written at %s: it goes backward", is, file, newest.UTC().Format(time.RFC3339))
+		return failed(check, setClock, "it says %s, and %s was written at %s: it goes backward", current, file, newest.UTC().Format(time.RFC3339))
 	}
 	var kernel unix.Timex
 	if _, err := adjtimex(&kernel); err != nil {
-		return warning(check, "run substorm doctor outside the service's sandbox", "it says %s; whether it is synchronised the kernel does not say: %v", is, err)
+		return warning(check, "run substorm doctor outside the service's sandbox", "it says %s; whether it is synchronised the kernel does not say: %v", current, err)
 	}
 	if kernel.Status&unix.STA_UNSYNC != 0 {
-		return warning(check, "start chrony, systemd-timesyncd (timedatectl set-ntp true) or gpsd with chrony, and wait until it is", "it says %s, and nobody synchronises it", is)
+		return warning(check, "start chrony, systemd-timesyncd (timedatectl set-ntp true) or gpsd with chrony, and wait until it is", "it says %s, and nobody synchronises it", current)
 	}
-	return fine(check, "it says %s, synchronised to %s", is, short(time.Duration(kernel.Maxerror)*time.Microsecond))
+	return fine(check, "it says %s, synchronised to %s", current, short(time.Duration(kernel.Maxerror)*time.Microsecond))
 }
 
 // builtAt is the time of the commit that the program was built from; zero if it is not recorded.

@@ -48,15 +48,15 @@ type filesystem struct {
 
 // filesystemOf returns the file system of a folder.
 func filesystemOf(dir string) (filesystem, error) {
-	var is unix.Statfs_t
-	if err := unix.Statfs(dir, &is); err != nil {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
 		return filesystem{}, fmt.Errorf("file system of %s: %w", dir, err)
 	}
-	found := filesystem{kind: onDisk, free: is.Bavail * uint64(is.Bsize), size: is.Blocks * uint64(is.Bsize), freeFiles: is.Ffree, files: is.Files}
-	if k, known := kinds[uint32(is.Type)]; known {
+	found := filesystem{kind: onDisk, free: stat.Bavail * uint64(stat.Bsize), size: stat.Blocks * uint64(stat.Bsize), freeFiles: stat.Ffree, files: stat.Files}
+	if k, known := kinds[uint32(stat.Type)]; known {
 		found.kind = k
 	}
-	found.name = fmt.Sprintf("file system of type %#x", is.Type)
+	found.name = fmt.Sprintf("file system of type %#x", stat.Type)
 	if m := mountOf(dir); m != nil {
 		found.name = fmt.Sprintf("%s on %s", m.FSType, m.Source)
 		for _, option := range []string{"nobarrier", "barrier"} {

@@ -47,8 +47,8 @@ func lookAtFolder(path string) folder {
 		f.check = failed(folderCheck, "name another one with --data-dir", "%s is no folder", path)
 		return f
 	}
-	if is, ok := info.Sys().(*syscall.Stat_t); ok {
-		f.owner = int(is.Uid)
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.owner = int(stat.Uid)
 	}
 	f.check = f.lookAt(info.Mode().Perm())
 	return f

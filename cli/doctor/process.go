@@ -99,7 +99,7 @@ func umaskOf(pid int) (int, error) {
 		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
-		if octal, is := strings.CutPrefix(line, "Umask:"); is {
+		if octal, ok := strings.CutPrefix(line, "Umask:"); ok {
 			mask, err := strconv.ParseInt(strings.TrimSpace(octal), 8, 32)
 			return int(mask), err
 		}

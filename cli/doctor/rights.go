@@ -50,27 +50,27 @@ type standing struct {
 	files       uint64
 }
 
-func judgeRights(who string, f folder, running bool, is standing) Check {
+func judgeRights(who string, f folder, running bool, held standing) Check {
 	const check = "rights"
-	found := fmt.Sprintf("%s is of user %d, with umask %04o and %d open files at most", who, is.user, is.umask, is.files)
+	found := fmt.Sprintf("%s is of user %d, with umask %04o and %d open files at most", who, held.user, held.umask, held.files)
 	var advice []string
-	if is.user == 0 && running {
+	if held.user == 0 && running {
 		advice = append(advice, "a Site needs no rights of root: run it as a user of its own, as packaging/substorm.service does")
 	}
-	if is.user == 0 && !running && f.owner < 0 { // the first look, before the service's user has a folder
+	if held.user == 0 && !running && f.owner < 0 { // the first look, before the service's user has a folder
 		found += "; the Site gets the user that runs substorm up, which needs no rights of root"
 	}
-	if is.user == 0 && !running && f.owner >= 0 {
+	if held.user == 0 && !running && f.owner >= 0 {
 		advice = append(advice, "run substorm up, and this, as a user of its own, as packaging/substorm.service does: root may do what the Site may not")
 	}
-	if f.owner >= 0 && f.owner != is.user {
+	if f.owner >= 0 && f.owner != held.user {
 		found += fmt.Sprintf("; the data folder is of user %d", f.owner)
 		advice = append(advice, fmt.Sprintf("run substorm up as user %d, or what it writes is of two users", f.owner))
 	}
-	if is.files < enoughFiles {
+	if held.files < enoughFiles {
 		advice = append(advice, fmt.Sprintf("allow %d or more open files (LimitNOFILE= of the service, ulimit -n): each connection takes one", enoughFiles))
 	}
-	if is.umask&0o700 != 0 {
+	if held.umask&0o700 != 0 {
 		return failed(check, "set a umask such as 0077: with this one it may not read what it wrote", "%s", found)
 	}
 	if len(advice) > 0 {

@@ -83,7 +83,7 @@ not, at any level.`,
 			if err != nil {
 				return err
 			}
-			seen, err := look(cmd.Context(), cluster, site)
+			seen, err := readCluster(cmd.Context(), cluster, site)
 			if err != nil {
 				return err
 			}

@@ -31,8 +31,8 @@ type seen struct {
 	space    *ceiling.Space
 }
 
-// look reads all of it.
-func look(ctx context.Context, cluster *kube.Cluster, name string) (*seen, error) {
+// readCluster reads all of it.
+func readCluster(ctx context.Context, cluster *kube.Cluster, name string) (*seen, error) {
 	site, err := cluster.Site(ctx, name)
 	if err != nil {
 		return nil, err

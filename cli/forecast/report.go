@@ -59,8 +59,8 @@ func (s *seen) report(asked storm, now time.Time) (*Report, error) {
 	site := s.site.DeepCopy()
 	site.Status.Surge = plan.ForecastSurge(site, asked.signals(now), now)
 	if asked.level != "" {
-		status, is := plan.ForecastLevel(site, asked.level, now)
-		if !is {
+		status, known := plan.ForecastLevel(site, asked.level, now)
+		if !known {
 			var names []string
 			for _, l := range levels {
 				names = append(names, l.Name)
@@ -116,7 +116,7 @@ func (s storm) why(level, why string, levels []surge.Level) string {
 	var given, missing, flags []string
 	asked := surge.Asked(levels)
 	for _, m := range measures {
-		if value, is := s.told[m.quantity]; is {
+		if value, known := s.told[m.quantity]; known {
 			given = append(given, fmt.Sprintf("%s %g%s", m.quantity, value, m.unit))
 		} else if slices.Contains(asked, m.quantity) {
 			missing, flags = append(missing, string(m.quantity)), append(flags, m.flag)

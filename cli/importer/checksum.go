@@ -169,8 +169,8 @@ func readChecksums(r io.Reader, root string) (*checksums, error) {
 	return c, nil
 }
 
-// meet returns the digest that the file says a name has.
-func (c *checksums) meet(name string) (wire.Digest, bool) {
+// lookUp returns the digest that the file says a name has.
+func (c *checksums) lookUp(name string) (wire.Digest, bool) {
 	if c == nil {
 		return wire.Digest{}, false
 	}

@@ -41,11 +41,11 @@ func TestChecksumsOfCoreutils(t *testing.T) {
 				t.Fatalf("sha256sum %q: %v\n%s", flags, err, out)
 			}
 			for _, name := range names {
-				if digest, found := c.meet(name); !found || digest != sha256.Sum256([]byte("body of "+name)) {
+				if digest, found := c.lookUp(name); !found || digest != sha256.Sum256([]byte("body of "+name)) {
 					t.Errorf("sha256sum %q of %q: %v, %v\n%s", flags, prefix+name, digest, found, out)
 				}
 			}
-			if _, found := c.meet("another"); found {
+			if _, found := c.lookUp("another"); found {
 				t.Error("it knows a name that is not there")
 			}
 		}
@@ -79,7 +79,7 @@ func TestChecksumFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.meet("x")
+	c.lookUp("x")
 	for range 2 { // each is missing once
 		for line, err := range c.missing(strings.NewReader(a+"  x\n"+b+"  y\n"), "") {
 			if line.name != "y" || line.number != 2 || err != nil {

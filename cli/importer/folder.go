@@ -161,7 +161,7 @@ func (f *folder) upload(ctx context.Context, file *os.File, p *placement) error 
 				return err
 			}
 		}
-		there, err := f.there(ctx, p.notice.Key)
+		there, err := f.readNotice(ctx, p.notice.Key)
 		switch {
 		case errors.Is(err, objectstore.ErrNotFound):
 			taken = false
@@ -175,8 +175,8 @@ func (f *folder) upload(ctx context.Context, file *os.File, p *placement) error 
 	return because(NameNotAllowed, "there are %d versions of it already", maxVersions)
 }
 
-// there returns the notice of the object under a key.
-func (f *folder) there(ctx context.Context, key string) (wire.Notice, error) {
+// readNotice returns the notice of the object under a key.
+func (f *folder) readNotice(ctx context.Context, key string) (wire.Notice, error) {
 	info, err := f.store.Head(ctx, key)
 	if err != nil {
 		return wire.Notice{}, err

@@ -89,8 +89,8 @@ func firstVersion(site, instrument string, r wire.Record) string {
 
 // isFolder says whether names of objects lie below the one that a key is of.
 func (k *known) isFolder(key string) bool {
-	_, is := k.folders[hashKey(key)]
-	return is
+	_, found := k.folders[hashKey(key)]
+	return found
 }
 
 // of returns the objects that are listed under a key.

@@ -69,7 +69,7 @@ func (l *ledger) save(ctx context.Context) error {
 			return err
 		}
 		if _, err := l.kv.Put(ctx, l.key(day), value); err != nil {
-			l.again(day)
+			l.markDirty(day)
 			return fmt.Errorf("write %s of the ledger: %w", l.key(day), err)
 		}
 	}
@@ -89,7 +89,7 @@ func (l *ledger) changed() map[wire.Day]wire.Totals {
 	return changed
 }
 
-func (l *ledger) again(day wire.Day) {
+func (l *ledger) markDirty(day wire.Day) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.dirty[day] = true

@@ -121,7 +121,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.DryRun {
 		err = im.dry(ctx)
 	} else {
-		err = im.under(ctx, b)
+		err = im.runLeased(ctx, b)
 	}
 	if err != nil {
 		return err
@@ -197,8 +197,8 @@ func (im *importer) dry(ctx context.Context) (err error) {
 	})
 }
 
-// under imports under the lease.
-func (im *importer) under(ctx context.Context, b *backend.Backend) error {
+// runLeased imports under the lease.
+func (im *importer) runLeased(ctx context.Context, b *backend.Backend) error {
 	var err error
 	if im.js, err = b.JetStream(ctx); err != nil {
 		return err
@@ -251,7 +251,7 @@ func (im *importer) place(ctx context.Context) error {
 		defer close(saved)
 		im.watch(work, fail)
 	}()
-	err = im.walkInParallel(work, im.one)
+	err = im.walkInParallel(work, im.importPlacement)
 	if cause := context.Cause(work); cause != nil {
 		err = cause
 	}
@@ -327,7 +327,7 @@ func (im *importer) walk(ctx context.Context, f func(*placement) error) error {
 		}
 		im.report.count(func(s *Summary) { s.Seen++ })
 		p := &placement{item: i, trust: im.trust}
-		if digest, found := im.checksums.meet(i.name); found {
+		if digest, found := im.checksums.lookUp(i.name); found {
 			p.listed = &digest
 		}
 		if why == nil {
@@ -402,8 +402,8 @@ func (im *importer) claim(ctx context.Context, p *placement) error {
 	return err
 }
 
-// one places and announces a thing.
-func (im *importer) one(ctx context.Context, p *placement) error {
+// importPlacement places and announces a thing.
+func (im *importer) importPlacement(ctx context.Context, p *placement) error {
 	err := im.claim(ctx, p)
 	if err == nil {
 		err = im.source.place(ctx, p)

@@ -96,8 +96,8 @@ func (im *importer) awaitListed(ctx context.Context) error {
 	}
 	began, told := time.Now(), false
 	for {
-		is, err := noticeCursor(ctx, cursors)
-		if err != nil || (is.Epoch == want.Epoch && is.Next >= want.Next) {
+		cursor, err := noticeCursor(ctx, cursors)
+		if err != nil || (cursor.Epoch == want.Epoch && cursor.Next >= want.Next) {
 			return err
 		}
 		if time.Since(began) > im.wait {

@@ -149,8 +149,8 @@ func (o *pullOptions) choose(cfg *pull.Config) (err error) {
 
 // parseObserved reads A..B.
 func parseObserved(text string) (from, to time.Time, err error) {
-	a, b, is := strings.Cut(text, "..")
-	if !is || a == "" && b == "" {
+	a, b, ok := strings.Cut(text, "..")
+	if !ok || a == "" && b == "" {
 		return from, to, usage.Errorf("--observed %q: give A..B, as 2026-11-01..2026-12-01", text)
 	}
 	for _, bound := range []struct {

@@ -57,8 +57,8 @@ func (f *Format) Type() string { return "format" }
 func (f Format) IsData() bool { return f == JSON || f == YAML }
 
 // Bool is how a table shows a condition, as kubectl does.
-func Bool(is bool) string {
-	if is {
+func Bool(value bool) string {
+	if value {
 		return "True"
 	}
 	return "False"

@@ -46,11 +46,11 @@ func makeNATSAuth(parent map[string][]byte) (map[string][]byte, error) {
 // export, import or revoke what it should. Existing keys stay, and revoked users stay revoked.
 func completeNATSAuth(data, parent map[string][]byte) (changed bool, err error) {
 	for _, a := range sideAccounts {
-		is, err := completeKeys(data, a)
+		added, err := completeKeys(data, a)
 		if err != nil {
 			return false, err
 		}
-		changed = changed || is
+		changed = changed || added
 	}
 	keys, claims, err := accountsOf(data, parent)
 	if err != nil {
@@ -60,18 +60,18 @@ func completeNATSAuth(data, parent map[string][]byte) (changed bool, err error) 
 		if key == "" {
 			continue // the system account is made again with each configuration, and is always the same
 		}
-		was, err := signed(data, key)
+		before, err := signed(data, key)
 		if err != nil {
 			return false, err
 		}
-		if was != nil {
-			claims[i].SigningKeys.Add(was.SigningKeys.Keys()...)
+		if before != nil {
+			claims[i].SigningKeys.Add(before.SigningKeys.Keys()...)
 			if claims[i].Revocations == nil {
 				claims[i].Revocations = jwt.RevocationList{}
 			}
-			merge(claims[i].Revocations, was.Revocations)
+			merge(claims[i].Revocations, before.Revocations)
 		}
-		changed = changed || was == nil || lacks(was, claims[i])
+		changed = changed || before == nil || lacks(before, claims[i])
 	}
 	if !changed && len(data[keyAuthConf]) > 0 {
 		return false, nil
@@ -146,25 +146,25 @@ func signed(data map[string][]byte, key string) (*jwt.AccountClaims, error) {
 }
 
 // lacks says whether an account as it is does not export, import or revoke what it should.
-func lacks(is, should *jwt.AccountClaims) bool {
+func lacks(current, should *jwt.AccountClaims) bool {
 	for _, e := range should.Exports {
-		if !slices.ContainsFunc(is.Exports, func(o *jwt.Export) bool { return o.Subject == e.Subject && o.Type == e.Type }) {
+		if !slices.ContainsFunc(current.Exports, func(o *jwt.Export) bool { return o.Subject == e.Subject && o.Type == e.Type }) {
 			return true
 		}
 	}
 	for _, i := range should.Imports {
-		if !slices.ContainsFunc(is.Imports, func(o *jwt.Import) bool {
+		if !slices.ContainsFunc(current.Imports, func(o *jwt.Import) bool {
 			return o.Subject == i.Subject && o.Account == i.Account && o.LocalSubject == i.LocalSubject
 		}) {
 			return true
 		}
 	}
 	for user, at := range should.Revocations {
-		if is.Revocations[user] < at {
+		if current.Revocations[user] < at {
 			return true
 		}
 	}
-	return is.Limits.JetStreamLimits != should.Limits.JetStreamLimits
+	return current.Limits.JetStreamLimits != should.Limits.JetStreamLimits
 }
 
 // signAccounts writes tokens and the servers' configuration into data.

@@ -122,10 +122,10 @@ func (m maker) completed(ctx context.Context, r recipe, data map[string][]byte) 
 		return data, wrapped("secret "+r.name, err)
 	}
 	changed := false
-	data, err := m.vault.Change(ctx, r.name, func(data map[string][]byte) (is bool, err error) {
-		is, err = r.complete(data)
-		changed = is
-		return is, err
+	data, err := m.vault.Change(ctx, r.name, func(data map[string][]byte) (added bool, err error) {
+		added, err = r.complete(data)
+		changed = added
+		return added, err
 	})
 	if err == nil && changed {
 		m.log.Info("secret completed: restart the servers that have read it", "secret", r.name)

@@ -88,8 +88,8 @@ var serverFields = [][]string{{"metadata", "resourceVersion"}, {"metadata", "uid
 func applyDeclared(o *apply.ApplyOptions) error {
 	infos, readErr := o.GetObjects()
 	for _, info := range infos {
-		object, is := info.Object.(*unstructured.Unstructured)
-		if !is {
+		object, ok := info.Object.(*unstructured.Unstructured)
+		if !ok {
 			continue
 		}
 		for _, field := range serverFields {

@@ -160,7 +160,7 @@ func (a *abandonment) plan(ctx context.Context, s Spool) (closing, error) {
 	if s.Oldest != nil {
 		r.first = min(r.first, wire.DayOf(*s.Oldest))
 	}
-	is := map[instrumentDay]archived{}
+	stored := map[instrumentDay]archived{}
 	for instrument, err := range manifest.Instruments(ctx, a.store, a.site) {
 		if err != nil {
 			return closing{}, err
@@ -174,13 +174,13 @@ func (a *abandonment) plan(ctx context.Context, s Spool) (closing, error) {
 				delete(received, at)
 				continue
 			}
-			if is[at], err = a.archived(ctx, at); err != nil {
+			if stored[at], err = a.archived(ctx, at); err != nil {
 				return closing{}, err
 			}
-			a.shown.Set(0, 0, "%d instrument days read, now %s of %s", len(is), day, instrument)
+			a.shown.Set(0, 0, "%d instrument days read, now %s of %s", len(stored), day, instrument)
 		}
 	}
-	return closeLedger(received, is, r), nil
+	return closeLedger(received, stored, r), nil
 }
 
 // entries reads entries of the ledger, and notes their revisions.
@@ -215,22 +215,22 @@ func isOpen(received, announced wire.LedgerEntry) bool {
 }
 
 // archived sums up the objects of a day that the manifests list as received by the pod.
-func (a *abandonment) archived(ctx context.Context, at instrumentDay) (is archived, err error) {
+func (a *abandonment) archived(ctx context.Context, at instrumentDay) (stored archived, err error) {
 	var listed manifest.Columns
 	for r, err := range manifest.Records(ctx, a.store, a.site, at.Instrument, at.Day) {
 		if err != nil {
-			return is, fmt.Errorf("manifest of %s, %s: %w", at.Instrument, at.Day, err)
+			return stored, fmt.Errorf("manifest of %s, %s: %w", at.Instrument, at.Day, err)
 		}
 		if r.Gateway != a.pod || r.Segment != nil {
 			continue
 		}
 		listed.Add(&r)
 		if r.BroughtBy != "" {
-			is.brought = is.brought.plus(count{1, uint64(r.Size)})
+			stored.brought = stored.brought.plus(count{1, uint64(r.Size)})
 		}
 	}
-	is.announced = listed.Announced
-	return is, nil
+	stored.announced = listed.Announced
+	return stored, nil
 }
 
 var errNotConfirmed = errors.New("nothing was changed")

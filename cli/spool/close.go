@@ -70,22 +70,22 @@ type archived struct {
 // closeLedger says how to close the ledger of a pod, given what the pod received and what of that is archived: the rest is lost. Objects
 // of the pod's report that no entry holds, because JetStream was away when they were received, are lost on the day of that report, for an
 // unknown instrument.
-func closeLedger(received map[instrumentDay]wire.LedgerEntry, is map[instrumentDay]archived, r report) closing {
+func closeLedger(received map[instrumentDay]wire.LedgerEntry, stored map[instrumentDay]archived, r report) closing {
 	c := closing{changed: map[instrumentDay]wire.LedgerEntry{}}
 	days := map[instrumentDay]bool{}
 	for at := range received {
 		days[at] = true
 	}
-	for at := range is {
+	for at := range stored {
 		days[at] = true
 	}
 	var known count // of what was in the spool
 	for _, at := range slices.SortedFunc(maps.Keys(days), byDay) {
-		known = known.plus(c.closeDay(at, received[at], is[at]))
+		known = known.plus(c.closeDay(at, received[at], stored[at]))
 		if at.Day >= r.first {
-			known = known.plus(is[at].brought)
+			known = known.plus(stored[at].brought)
 			known.Objects += received[at].Sum().Unfinished[wire.CauseSpoolAbandoned] // of a run that did not come to its end
-			c.archived = c.archived.plus(is[at].brought)
+			c.archived = c.archived.plus(stored[at].brought)
 		}
 	}
 	if rest := r.less(known); rest.Objects > 0 {
@@ -106,8 +106,8 @@ func missing(received wire.LedgerEntry, announced map[string]wire.Totals) (count
 }
 
 // closeDay names what is lost of a day, and returns it.
-func (c *closing) closeDay(at instrumentDay, received wire.LedgerEntry, is archived) count {
-	lost, digest := missing(received, is.announced)
+func (c *closing) closeDay(at instrumentDay, received wire.LedgerEntry, stored archived) count {
+	lost, digest := missing(received, stored.announced)
 	if lost.Objects == 0 {
 		return count{}
 	}

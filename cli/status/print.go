@@ -127,13 +127,13 @@ func (r Report) printProblems(w io.Writer) {
 	if len(r.Sites) == 0 {
 		fmt.Fprintln(w, "There is no Site for these: apply one.")
 	}
-	for _, group := range together(r.Problems) {
+	for _, group := range groupProblems(r.Problems) {
 		r.printProblem(w, "!", group)
 	}
 	if r.Fine {
 		fmt.Fprintln(w, "All is well.")
 	}
-	for _, group := range together(r.Notes) {
+	for _, group := range groupProblems(r.Notes) {
 		r.printProblem(w, "note:", group)
 	}
 }
@@ -141,8 +141,8 @@ func (r Report) printProblems(w io.Writer) {
 // shownTogether is how many objects with the same problem are named.
 const shownTogether = 5
 
-// together groups problems of one kind of object with one condition and reason.
-func together(problems []Problem) [][]Problem {
+// groupProblems groups problems of one kind of object with one condition and reason.
+func groupProblems(problems []Problem) [][]Problem {
 	var groups [][]Problem
 	at := map[string]int{}
 	for _, p := range problems {

@@ -371,18 +371,18 @@ func known(s *v1alpha1.ArchiveState) *damage.Known {
 	if s == nil {
 		return nil
 	}
-	return &damage.Known{Confirmed: int(s.DamagedCount), Missing: int(s.MissingCount), Unconfirmed: int(s.UnconfirmedCount), LastPass: pass(s.LastPass), Pass: pass(s.Pass)}
+	return &damage.Known{Confirmed: int(s.DamagedCount), Missing: int(s.MissingCount), Unconfirmed: int(s.UnconfirmedCount), LastPass: scrubPass(s.LastPass), Pass: scrubPass(s.Pass)}
 }
 
-func pass(p *v1alpha1.ArchivePass) *wire.ScrubPass {
+func scrubPass(p *v1alpha1.ArchivePass) *wire.ScrubPass {
 	if p == nil {
 		return nil
 	}
-	is := &wire.ScrubPass{BegunAt: p.StartTime.Time, Instrument: p.Instrument, Day: wire.Day(p.Day), Objects: uint64(p.ObjectCount), Unreadable: uint64(p.UnreadableDayCount)}
+	scrub := &wire.ScrubPass{BegunAt: p.StartTime.Time, Instrument: p.Instrument, Day: wire.Day(p.Day), Objects: uint64(p.ObjectCount), Unreadable: uint64(p.UnreadableDayCount)}
 	if p.CompletionTime != nil {
-		is.EndedAt = &p.CompletionTime.Time
+		scrub.EndedAt = &p.CompletionTime.Time
 	}
-	return is
+	return scrub
 }
 
 // printArchives reports what is known of damage in each Site's archive, and when it was last checked.

@@ -158,15 +158,15 @@ func watch(ctx context.Context, figures *live, site string, out, notes io.Writer
 		began := time.Now()
 		report, err := read(ctx, figures, site, began)
 		took := time.Since(began)
-		is, _ := json.Marshal(report) // which is made of what JSON has
+		encoded, _ := json.Marshal(report) // which is made of what JSON has
 		switch {
 		case err != nil && before != "" && ctx.Err() == nil: // the API server may be back the next time
 			before = err.Error()
 			fmt.Fprintf(notes, "%s: the report is not up to date: %s\n", began.UTC().Format(time.RFC3339), before)
 		case err != nil:
 			return err
-		case string(is) != before:
-			before = string(is)
+		case string(encoded) != before:
+			before = string(encoded)
 			if err := report.again(out, format, documents); err != nil {
 				return err
 			}

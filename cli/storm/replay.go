@@ -231,7 +231,7 @@ func (o *replayOptions) draw(recorded simulate.Recording, kinds []simulate.Kind,
 }
 
 // withCrowd is the first draw that has a crowd in the time that is shown, and its number; the first draw of all if none has.
-func (o *replayOptions) withCrowd(recorded simulate.Recording, shown simulate.Span) (s *simulate.Scenario, number int, is bool) {
+func (o *replayOptions) withCrowd(recorded simulate.Recording, shown simulate.Span) (s *simulate.Scenario, number int, found bool) {
 	for n := range o.draws {
 		if s := simulate.Draw(recorded, o.seed, n); hasCrowd(s, shown) {
 			return s, n, true

@@ -26,8 +26,8 @@ import (
 // validSurge says what an API server would refuse of a Site's spec.surge: a level with a misspelled field would never begin here, and the rest
 // would be played. The object gets its defaults.
 func validSurge(ctx context.Context, site map[string]any) error {
-	surge, is, err := unstructured.NestedMap(site, "spec", "surge")
-	if err != nil || !is {
+	surge, found, err := unstructured.NestedMap(site, "spec", "surge")
+	if err != nil || !found {
 		return err
 	}
 	props, structural, err := surgeSchema()

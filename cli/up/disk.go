@@ -60,14 +60,14 @@ func (s *site) startBudget(parts *stack) error {
 
 // disk is what the Site's status says of the disk.
 func (s *site) disk() plan.Disk {
-	is, unwritten := s.budget.State(), ""
+	state, unwritten := s.budget.State(), ""
 	if err := s.nats.Healthy(); err != nil {
 		unwritten = err.Error()
 	}
 	return plan.Disk{
 		Unwritten: unwritten,
-		Measured:  is.Measured, Budget: is.Budget(), Used: is.Used, Objects: is.Objects, Streams: is.Streams, Reproducible: is.Reproducible,
-		Removes: is.Remove > 0, Messages: is.Messages, NoReceipts: is.NoReceipts,
+		Measured:  state.Measured, Budget: state.Budget(), Used: state.Used, Objects: state.Objects, Streams: state.Streams, Reproducible: state.Reproducible,
+		Removes: state.Remove > 0, Messages: state.Messages, NoReceipts: state.NoReceipts,
 	}
 }
 
@@ -77,8 +77,8 @@ const upPod = "up"
 // diskMetrics are those of the disk budget and of the clock that expiry goes by.
 func (s *site) diskMetrics() prometheus.Gatherer {
 	registry := prometheus.NewRegistry()
-	flag := func(is bool) float64 {
-		if is {
+	flag := func(on bool) float64 {
+		if on {
 			return 1
 		}
 		return 0

@@ -77,8 +77,8 @@ func (s *site) sameSite(before *unstructured.Unstructured) error {
 	if before == nil || s.code == "" {
 		return nil
 	}
-	is := codeOf([]*manifests.Object{{Unstructured: before}})
-	if is == s.code {
+	stored := codeOf([]*manifests.Object{{Unstructured: before}})
+	if stored == s.code {
 		return s.sameNamespace(before.GetNamespace(), s.namespace)
 	}
 	declares := "the files declare"
@@ -86,7 +86,7 @@ func (s *site) sameSite(before *unstructured.Unstructured) error {
 		declares = "without -f there is"
 	}
 	return fmt.Errorf("data folder %s belongs to the Site with code %q, and %s one with code %q: name the files of that Site with -f, or another folder with --data-dir",
-		s.folder.path, is, declares, s.code)
+		s.folder.path, stored, declares, s.code)
 }
 
 // sameNamespace errs where a Site would move to another namespace: the keys of its NATS server are Secrets of the old one, and with new keys
@@ -108,7 +108,7 @@ func (s *site) follow(ctx context.Context) error {
 	}
 	return manifests.Watch(ctx, s.cfg.Manifests, s.seen, func() {
 		declared, err := manifests.Up.Load(s.cfg.Manifests, s.cfg.Namespace)
-		if is := siteOf(declared); err == nil && is == nil {
+		if found := siteOf(declared); err == nil && found == nil {
 			err = errors.New("the files declare no Site any more: what runs here needs one")
 		} else if err == nil && codeOf(declared) != s.code {
 			err = fmt.Errorf("the files declare a Site with code %q, and this data folder belongs to %q: start another substorm up with a data folder of its own", codeOf(declared), s.code)

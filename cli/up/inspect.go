@@ -43,7 +43,7 @@ func Try(ctx context.Context, objects []*manifests.Object) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	s := &site{cfg: Config{ListenAPI: "127.0.0.1:0"}, folder: &folder{path: dir}, log: slog.New(slog.DiscardHandler), failed: make(chan error, 1)}
-	s.quiet()
+	s.redirectLibraryLogs()
 	var parts stack
 	defer parts.stop()
 	if err := s.startAPI(&parts); err != nil {

@@ -48,8 +48,8 @@ func (l libraryLog) WithGroup(name string) slog.Handler {
 	return libraryLog{l.Handler.WithGroup(name), l.stopping}
 }
 
-// quiet has the libraries of Kubernetes write to our log.
-func (s *site) quiet() {
+// redirectLibraryLogs has the libraries of Kubernetes write to our log.
+func (s *site) redirectLibraryLogs() {
 	s.libraries = libraryLog{s.log.Handler(), &s.stopping}
 	klog.SetSlogLogger(slog.New(s.libraries))
 	ctrl.SetLogger(logr.FromSlogHandler(s.libraries))

@@ -137,7 +137,7 @@ func (l listeners) of(pod types.NamespacedName) string {
 // address. Empty: nowhere.
 func (l listeners) rsync(arguments []string) string {
 	for _, a := range arguments {
-		if at, is := strings.CutPrefix(a, workload.FlagRsyncAddress); is {
+		if at, ok := strings.CutPrefix(a, workload.FlagRsyncAddress); ok {
 			_, port, _ := net.SplitHostPort(at)
 			return net.JoinHostPort(l.host, port)
 		}

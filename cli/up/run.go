@@ -152,7 +152,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 
 // run starts the parts, each after what it needs, and stops them in the opposite order.
 func (s *site) run(ctx context.Context, files files) error {
-	s.quiet()
+	s.redirectLibraryLogs()
 	if err := s.temporary(); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (s *site) runOn(ctx context.Context, parts *stack, files files) error {
 	}
 	parts.start("manifests", func(ctx context.Context) error { return s.follow(ctx) }, s.failed)
 	s.startWatchdog(parts)
-	s.tell(ctx)
+	s.reportReadiness(ctx)
 	parts.start("memory", s.tendMemory, s.failed)
 	select {
 	case <-ctx.Done():

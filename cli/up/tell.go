@@ -30,11 +30,11 @@ const (
 	addressesWait = 3 * time.Second
 )
 
-// tell says what the Site waits for until all of it is ready, and then where it receives and serves.
-func (s *site) tell(ctx context.Context) {
+// reportReadiness says what the Site waits for until all of it is ready, and then where it receives and serves.
+func (s *site) reportReadiness(ctx context.Context) {
 	began, said := time.Now(), time.Now()
 	for {
-		lacks, err := s.lacks(ctx)
+		lacks, err := s.listUnready(ctx)
 		if err == nil && len(lacks) == 0 {
 			break
 		}
@@ -53,15 +53,15 @@ func (s *site) tell(ctx context.Context) {
 			return
 		}
 	}
-	is := fmt.Sprintf("Site %q is ready after %.1fs; its data is in %s", s.code, time.Since(began).Seconds(), s.folder.path)
-	s.manager.ready(is)
-	fmt.Fprintln(s.cfg.Stderr, is)
+	message := fmt.Sprintf("Site %q is ready after %.1fs; its data is in %s", s.code, time.Since(began).Seconds(), s.folder.path)
+	s.manager.ready(message)
+	fmt.Fprintln(s.cfg.Stderr, message)
 	s.tellAddresses(ctx)
 }
 
-// lacks says what of the Site's resources is not ready, and why. A resource that is not accepted does not get ready by waiting: it is
+// listUnready says what of the Site's resources is not ready, and why. A resource that is not accepted does not get ready by waiting: it is
 // listed with all else that is not accepted, unless it is the Site.
-func (s *site) lacks(ctx context.Context) (lacks []string, err error) {
+func (s *site) listUnready(ctx context.Context) (lacks []string, err error) {
 	look := func(kind, name string, conditions []metav1.Condition) {
 		if kind != "Site" && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionAccepted) {
 			return

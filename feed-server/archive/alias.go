@@ -65,7 +65,7 @@ func (a *Archive) serveAlias(v *endpoint.Request) *problem.Problem {
 		in := v.Snapshot.Instruments[c.Instrument]
 		p := v.Verdict(in, t.String(), time.Time{})
 		if p == nil {
-			record, found, err := a.look(v.Context(), path, c)
+			record, found, err := a.findCandidate(v.Context(), path, c)
 			if err != nil {
 				return v.Unreadable(t.String(), err)
 			}
@@ -91,8 +91,8 @@ func (a *Archive) serveAlias(v *endpoint.Request) *problem.Problem {
 	return notFound(t)
 }
 
-// look looks for the object of a path where a candidate says.
-func (a *Archive) look(ctx context.Context, path string, c objectpath.Candidate) (found wire.Record, ok bool, err error) {
+// findCandidate looks for the object of a path where a candidate says.
+func (a *Archive) findCandidate(ctx context.Context, path string, c objectpath.Candidate) (found wire.Record, ok bool, err error) {
 	if c.Name != "" {
 		found, err = a.cfg.Catalog.Named(ctx, c.Instrument, c.Name)
 		if errors.Is(err, ErrNotFound) {

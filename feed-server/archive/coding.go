@@ -72,7 +72,7 @@ func codingOf(r *http.Request, h http.Header, mediaType string, size int64) stri
 	h.Add("Vary", "Accept-Encoding")
 	wants := r.Header.Values("Want-Repr-Digest")
 	switch {
-	case r.Header.Get("Range") != "", len(wants) > 0 && wanted(wants):
+	case r.Header.Get("Range") != "", len(wants) > 0 && wantsSHA256(wants):
 		return ""
 	case endpoint.AcceptsZstd(r):
 		return "zstd"

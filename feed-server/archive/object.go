@@ -31,7 +31,7 @@ func (a *Archive) serveObject(v *endpoint.Request, in wire.InstrumentEntry, t ta
 	}
 	record, err := a.lookUp(v, t)
 	if errors.Is(err, ErrNotFound) {
-		return a.elsewhere(v, in, t)
+		return a.redirectOrNotFound(v, in, t)
 	}
 	if err != nil {
 		return v.Unreadable(t.String(), err)
@@ -182,8 +182,8 @@ func queried(query, name string) (string, bool) {
 	return values.Get(name), values.Has(name)
 }
 
-// elsewhere answers for a path that no object has: it may be a directory's.
-func (a *Archive) elsewhere(v *endpoint.Request, in wire.InstrumentEntry, t target) *problem.Problem {
+// redirectOrNotFound answers for a path that no object has: it may be a directory's.
+func (a *Archive) redirectOrNotFound(v *endpoint.Request, in wire.InstrumentEntry, t target) *problem.Problem {
 	if t.path == "" || strings.Contains(v.URL.RawQuery, "version=") {
 		return notFound(t)
 	}
@@ -252,15 +252,15 @@ func (a *Archive) rights(in wire.InstrumentEntry, r *wire.Record) *wire.RightsEn
 // setDigest says the digest of all of the object (RFC 9530), unless the client wants
 // none or others alone.
 func setDigest(h http.Header, r *http.Request, d wire.Digest) {
-	if !wanted(r.Header.Values("Want-Repr-Digest")) {
+	if !wantsSHA256(r.Header.Values("Want-Repr-Digest")) {
 		return
 	}
 	h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(d[:])+":")
 }
 
-// wanted reports whether a client takes a SHA-256 (RFC 9530, section 4). A header that cannot be
+// wantsSHA256 reports whether a client takes a SHA-256 (RFC 9530, section 4). A header that cannot be
 // parsed is ignored.
-func wanted(lines []string) bool {
+func wantsSHA256(lines []string) bool {
 	if len(lines) == 0 {
 		return true
 	}

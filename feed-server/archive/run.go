@@ -106,7 +106,7 @@ func (a *Archive) writeObject(v *endpoint.Request, write func([]byte) error, o *
 		return nil
 	}
 	if asked.length < o.Size && o.Size <= verifiedBelow {
-		held, err := a.compared(v.Context(), o)
+		held, err := a.getVerified(v.Context(), o)
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 // memory is short, that is without the coding.
 func (a *Archive) send(v *endpoint.Request, t target, record wire.Record, asked part, coding string) *problem.Problem {
 	if record.Size <= verifiedBelow {
-		held, err := a.compared(v.Context(), &record)
+		held, err := a.getVerified(v.Context(), &record)
 		if err != nil {
 			return v.Unreadable(t.String(), err)
 		}
@@ -48,9 +48,9 @@ func (a *Archive) send(v *endpoint.Request, t target, record wire.Record, asked 
 	})
 }
 
-// compared returns an object that was compared with its digest: to be released, or nil
+// getVerified returns an object that was compared with its digest: to be released, or nil
 // where no memory is left for it.
-func (a *Archive) compared(ctx context.Context, record *wire.Record) (*held, error) {
+func (a *Archive) getVerified(ctx context.Context, record *wire.Record) (*held, error) {
 	held, err := a.hot.get(ctx, record)
 	if errors.Is(err, errNoSpace) {
 		return nil, verify(ctx, a.cfg.Store, *record)

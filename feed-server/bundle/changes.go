@@ -108,9 +108,9 @@ func (s *sending) sums(days []planned, had had) (now []sum, changed bool, err er
 	return now, had.count == 0 || !total.same(had.sum), nil
 }
 
-// newer returns the time of receipt from which on objects of a day are to be sent: behind
+// unsentSince returns the time of receipt from which on objects of a day are to be sent: behind
 // all that a client has, if that is all there still, else the zero time.
-func (s *sending) newer(day *catalog.Day, d *due) time.Time {
+func (s *sending) unsentSince(day *catalog.Day, d *due) time.Time {
 	if !d.changed {
 		return (d.number + 1).start() // none but those that lack
 	}
@@ -125,7 +125,7 @@ func (s *sending) newer(day *catalog.Day, d *due) time.Time {
 func (s *sending) sumOf(day *catalog.Day, d planned, before time.Time) sum {
 	now := sum{files: filesOf(d.RootDay)}
 	for i, r := range day.Records {
-		if s.gives(r) && r.State == wire.StateCurrent && (before.IsZero() || r.ReceivedAt.Before(before)) {
+		if s.maySend(r) && r.State == wire.StateCurrent && (before.IsZero() || r.ReceivedAt.Before(before)) {
 			now.add(day.Path(i), r, d.number)
 		}
 	}

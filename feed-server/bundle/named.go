@@ -87,7 +87,7 @@ func (s *sending) named(questions []mirrorindex.ObjectsQuestion) error {
 			return err
 		}
 	}
-	return s.ends()
+	return s.writeEnd()
 }
 
 // chosenBy returns the objects that a question names, in the order of the store.

@@ -27,9 +27,9 @@ type chosen struct {
 // choose returns what is asked for of a day.
 func (s *sending) choose(day *catalog.Day, d *due) []chosen {
 	all := make([]chosen, 0, len(day.Records))
-	newer := s.newer(day, d)
+	newer := s.unsentSince(day, d)
 	for i, r := range day.Records {
-		if !s.gives(r) {
+		if !s.maySend(r) {
 			continue
 		}
 		path, current := day.Path(i), r.State == wire.StateCurrent
@@ -39,8 +39,8 @@ func (s *sending) choose(day *catalog.Day, d *due) []chosen {
 	return all
 }
 
-// gives reports whether the client asks for an object and may have it.
-func (s *sending) gives(r *wire.Record) bool {
+// maySend reports whether the client asks for an object and may have it.
+func (s *sending) maySend(r *wire.Record) bool {
 	return s.todo.wants(r) && s.v.Sees(s.in, r.ObservedEnd())
 }
 
@@ -63,7 +63,7 @@ func (s *sending) day(d due, now *sum) error {
 	}
 	for _, c := range all {
 		if c.lacks {
-			s.leave(d.number, object(c.path, c.record), now)
+			s.noteLeftOut(d.number, object(c.path, c.record), now)
 		}
 	}
 	if !d.changed && s.end.Objects == before || len(all) == 0 && d.had.count == 0 {
@@ -101,7 +101,7 @@ func (s *sending) object(o *ahead, gone *isRetracted) error {
 		return over
 	}
 	s.in = in
-	is, failed := gone.look(s.v.Context(), s.cfg.Catalog, o.record)
+	is, failed := gone.findRemoval(s.v.Context(), s.cfg.Catalog, o.record)
 	switch {
 	case failed != nil:
 		return failed
@@ -145,9 +145,9 @@ func (s *sending) write(o *ahead, data []byte) error {
 	return err
 }
 
-// leave notes that an object is not in the bundle, for the next one. The token names some;
+// noteLeftOut notes that an object is not in the bundle, for the next one. The token names some;
 // of more than these it does not say that they were sent, and their days come whole again.
-func (s *sending) leave(day dayNumber, object uint64, now *sum) {
+func (s *sending) noteLeftOut(day dayNumber, object uint64, now *sum) {
 	if s.leftOut++; s.leftOut > maxLacks {
 		now.remove(object)
 		return
@@ -167,8 +167,8 @@ type isRetracted struct {
 // nothing while the catalog has the day, and must not cost much otherwise.
 const lookShare = 20
 
-// look returns what became of an object that was retracted or purged; nil of others.
-func (t *isRetracted) look(ctx context.Context, from Catalog, r *wire.Record) (*wire.Record, error) {
+// findRemoval returns what became of an object that was retracted or purged; nil of others.
+func (t *isRetracted) findRemoval(ctx context.Context, from Catalog, r *wire.Record) (*wire.Record, error) {
 	begun := time.Now()
 	if begun.Before(t.next) {
 		return t.by[r.ID], nil

@@ -105,11 +105,11 @@ func (s *sending) all() error {
 		}
 	}
 	s.end.Since = s.next.String()
-	return s.ends()
+	return s.writeEnd()
 }
 
-// ends writes the last file.
-func (s *sending) ends() error {
+// writeEnd writes the last file.
+func (s *sending) writeEnd() error {
 	if err := s.file(mirrorindex.EndName, append(marshal(s.end), '\n')); err != nil {
 		return err
 	}

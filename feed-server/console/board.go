@@ -67,8 +67,8 @@ func newBoard(cfg Config) *board {
 		received: map[string]map[string]time.Time{}, spoke: map[string]time.Time{}}
 }
 
-// look records a request, and waits a moment until the board has settled.
-func (b *board) look(ctx context.Context, s *registry.Snapshot) {
+// waitSettled records a request, and waits a moment until the board has settled.
+func (b *board) waitSettled(ctx context.Context, s *registry.Snapshot) {
 	settled := b.keep(s)
 	patience := time.NewTimer(b.patience)
 	defer patience.Stop()
@@ -101,7 +101,7 @@ func (b *board) run(ctx context.Context) {
 		select {
 		case <-b.woken:
 			if !b.idle() { // there was a request since it fell asleep
-				b.awake(ctx)
+				b.learnUntilIdle(ctx)
 			}
 		case <-ctx.Done():
 			return
@@ -109,8 +109,8 @@ func (b *board) run(ctx context.Context) {
 	}
 }
 
-// awake learns until there are no more requests.
-func (b *board) awake(ctx context.Context) {
+// learnUntilIdle learns until there are no more requests.
+func (b *board) learnUntilIdle(ctx context.Context) {
 	ctx, sleep := context.WithCancel(ctx)
 	var learning sync.WaitGroup
 	defer b.unsettle()
@@ -213,8 +213,8 @@ type seen struct {
 	level *wire.SurgeLevel
 }
 
-// now returns what is known.
-func (b *board) now() seen {
+// copyState returns what is known.
+func (b *board) copyState() seen {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	is := seen{last: make(map[string]time.Time, len(b.received)), reported: maps.Clone(b.spoke), pictures: b.pictures, level: b.level}

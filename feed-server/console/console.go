@@ -95,7 +95,7 @@ func (c *Console) servePage(v *endpoint.Request) *problem.Problem {
 	if v.URL.Query().Has("sign-in") {
 		return signIn(v)
 	}
-	c.board.look(v.Context(), v.Snapshot)
+	c.board.waitSettled(v.Context(), v.Snapshot)
 	is := c.view(v)
 	d := endpoint.Document{
 		MediaType: mediaHTML, Cache: "private, " + pageAge, Vary: "Accept, Authorization", Policy: policy,
@@ -129,14 +129,14 @@ func (c *Console) view(v *endpoint.Request) *view {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := v.Reader.String()
-	was := c.views[key]
-	if was != nil && was.snapshot == v.Snapshot && time.Since(was.made) < viewAge {
-		return was
+	previous := c.views[key]
+	if previous != nil && previous.snapshot == v.Snapshot && time.Since(previous.made) < viewAge {
+		return previous
 	}
-	if was == nil && len(c.views) >= maxViews {
+	if previous == nil && len(c.views) >= maxViews {
 		clear(c.views)
 	}
-	is := newView(c.cfg.Site, v, c.board.now(), was)
-	c.views[key] = is
-	return is
+	current := newView(c.cfg.Site, v, c.board.copyState(), previous)
+	c.views[key] = current
+	return current
 }

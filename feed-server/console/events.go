@@ -63,7 +63,7 @@ func (c *Console) serveEvents(v *endpoint.Request) *problem.Problem {
 	if p := v.Ready(); p != nil {
 		return p
 	}
-	c.board.look(v.Context(), v.Snapshot)
+	c.board.waitSettled(v.Context(), v.Snapshot)
 	e := &events{c: c, v: v, dataset: v.URL.Query().Get("line")}
 	text := v.Request.Header.Get("Last-Event-ID")
 	if text == "" {

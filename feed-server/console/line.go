@@ -86,13 +86,13 @@ type bucket struct {
 func (l *lines) follow(in *wire.InstrumentEntry, channel wire.ChannelEntry, set dataset) (*line, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if is := l.all[set.ID]; is != nil {
-		if reflect.DeepEqual(is.entry, channel) {
-			is.linger.Stop()
-			is.seen++
-			return is, nil
+	if followed := l.all[set.ID]; followed != nil {
+		if reflect.DeepEqual(followed.entry, channel) {
+			followed.linger.Stop()
+			followed.seen++
+			return followed, nil
 		}
-		is.stop() // who sees it asks again, see events.line
+		followed.stop() // who sees it asks again, see events.line
 		delete(l.all, set.ID)
 	}
 	if l.over || len(l.all) >= maxLines {
@@ -103,40 +103,40 @@ func (l *lines) follow(in *wire.InstrumentEntry, channel wire.ChannelEntry, set 
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	is := &line{entry: channel, set: set, decoder: decoder, stop: stop, seen: 1}
-	is.linger = time.AfterFunc(lingers, func() { l.forget(is) })
-	is.linger.Stop()
-	l.all[set.ID] = is
+	followed := &line{entry: channel, set: set, decoder: decoder, stop: stop, seen: 1}
+	followed.linger = time.AfterFunc(lingers, func() { l.forget(followed) })
+	followed.linger.Stop()
+	l.all[set.ID] = followed
 	subject := wire.ObservationSubject(l.cfg.Site, in.Instrument, channel.Datagrams)
-	l.running.Go(func() { is.run(ctx, l.cfg, subject) })
-	return is, nil
+	l.running.Go(func() { followed.run(ctx, l.cfg, subject) })
+	return followed, nil
 }
 
 // leave ends one viewer's use of a line.
-func (l *lines) leave(is *line) {
+func (l *lines) leave(followed *line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if is.seen--; is.seen == 0 {
-		is.linger.Reset(lingers)
+	if followed.seen--; followed.seen == 0 {
+		followed.linger.Reset(lingers)
 	}
 }
 
 // follows reports whether a line is still followed, and its channel's declaration is still the
 // given one.
-func (l *lines) follows(is *line, channel *wire.ChannelEntry) bool {
+func (l *lines) follows(followed *line, channel *wire.ChannelEntry) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.all[is.set.ID] == is && reflect.DeepEqual(is.entry, *channel)
+	return l.all[followed.set.ID] == followed && reflect.DeepEqual(followed.entry, *channel)
 }
 
 // forget ends a line that has no viewers.
-func (l *lines) forget(is *line) {
+func (l *lines) forget(followed *line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if is.seen == 0 {
-		is.stop()
-		if l.all[is.set.ID] == is {
-			delete(l.all, is.set.ID)
+	if followed.seen == 0 {
+		followed.stop()
+		if l.all[followed.set.ID] == followed {
+			delete(l.all, followed.set.ID)
 		}
 	}
 }
@@ -153,9 +153,9 @@ func (l *lines) end() {
 }
 
 // run reads the stream: what it has of the last hour, and then what comes.
-func (is *line) run(ctx context.Context, cfg Config, subject string) {
+func (l *line) run(ctx context.Context, cfg Config, subject string) {
 	for ctx.Err() == nil {
-		err := is.read(ctx, cfg, subject)
+		err := l.read(ctx, cfg, subject)
 		if ctx.Err() != nil {
 			return
 		}
@@ -166,7 +166,7 @@ func (is *line) run(ctx context.Context, cfg Config, subject string) {
 
 // read follows the stream until ctx ends, or the stream is recreated. The consumer resumes by
 // itself after an outage of NATS.
-func (is *line) read(ctx context.Context, cfg Config, subject string) error {
+func (l *line) read(ctx context.Context, cfg Config, subject string) error {
 	name := wire.ObservationStream(cfg.Site)
 	epoch, _, err := stream.Epoch(ctx, cfg.JetStream, name)
 	if err != nil {
@@ -179,8 +179,8 @@ func (is *line) read(ctx context.Context, cfg Config, subject string) error {
 	if err != nil {
 		return err
 	}
-	is.begin()
-	consuming, err := consumer.Consume(func(m jetstream.Msg) { is.take(cfg, m) })
+	l.begin()
+	consuming, err := consumer.Consume(func(m jetstream.Msg) { l.take(cfg, m) })
 	if err != nil {
 		return err
 	}
@@ -200,27 +200,27 @@ func (is *line) read(ctx context.Context, cfg Config, subject string) error {
 }
 
 // begin forgets what was read: it is read again.
-func (is *line) begin() {
-	is.mu.Lock()
-	defer is.mu.Unlock()
-	is.buckets = [points]bucket{}
+func (l *line) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.buckets = [points]bucket{}
 }
 
 // take adds the samples of a message. It ignores what cannot be read: HAPI counts that.
-func (is *line) take(cfg Config, m jetstream.Msg) {
+func (l *line) take(cfg Config, m jetstream.Msg) {
 	from := stream.Message{Subject: m.Subject(), Header: m.Headers()}
 	if err := from.CheckOrigin(cfg.Site); err != nil {
 		return
 	}
-	is.mu.Lock()
-	defer is.mu.Unlock()
-	is.changes++
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.changes++
 	for d, err := range wire.Datagrams(m.Data()) {
 		if err != nil {
 			return
 		}
-		_ = is.decoder.Decode(d.Payload, d.ReceivedAt, func(s decode.Sample) error {
-			is.add(s, d.ReceivedAt)
+		_ = l.decoder.Decode(d.Payload, d.ReceivedAt, func(s decode.Sample) error {
+			l.add(s, d.ReceivedAt)
 			return nil
 		})
 	}
@@ -228,22 +228,22 @@ func (is *line) take(cfg Config, m jetstream.Msg) {
 
 // add adds a sample to its step. One that claims to be of another hour than it came in is
 // of no use here.
-func (is *line) add(s decode.Sample, receivedAt time.Time) {
+func (l *line) add(s decode.Sample, receivedAt time.Time) {
 	if off := receivedAt.Sub(time.Unix(0, s.Time)); off < -lineStep || off > lineSpan {
 		return
 	}
 	number := s.Time / int64(lineStep)
-	b := &is.buckets[number%int64(points)]
+	b := &l.buckets[number%int64(points)]
 	switch {
 	case b.number > number:
 		return
 	case b.number < number:
 		*b = bucket{number: number}
 	}
-	b.changed = is.changes
+	b.changed = l.changes
 	i := 0
-	for _, p := range is.decoder.Parameters() {
-		if !slices.Contains(is.set.Parameters, p.Name) {
+	for _, p := range l.decoder.Parameters() {
+		if !slices.Contains(l.set.Parameters, p.Name) {
 			continue
 		}
 		for n := range p.Count {
@@ -271,13 +271,13 @@ func number64(p *decode.Parameter, v []byte) (value float64, ok bool) {
 // since returns the points that changed after so many changes, each as a JSON array of a time
 // in milliseconds since 1970 and the means, with commas between, and how many changes there
 // were.
-func (is *line) since(changes uint64, now time.Time) (text []byte, all uint64) {
-	is.mu.Lock()
-	defer is.mu.Unlock()
+func (l *line) since(changes uint64, now time.Time) (text []byte, all uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	oldest := now.Add(-lineSpan).UnixNano() / int64(lineStep)
 	var some []*bucket
-	for i := range is.buckets {
-		if b := &is.buckets[i]; b.changed > changes && b.number >= oldest {
+	for i := range l.buckets {
+		if b := &l.buckets[i]; b.changed > changes && b.number >= oldest {
 			some = append(some, b)
 		}
 	}
@@ -288,7 +288,7 @@ func (is *line) since(changes uint64, now time.Time) (text []byte, all uint64) {
 		}
 		text = append(text, '[')
 		text = strconv.AppendInt(text, b.number*int64(lineStep/time.Millisecond), 10)
-		for n := range is.set.Series {
+		for n := range l.set.Series {
 			if text = append(text, ','); b.count[n] == 0 {
 				text = append(text, "null"...)
 			} else {
@@ -297,5 +297,5 @@ func (is *line) since(changes uint64, now time.Time) (text []byte, all uint64) {
 		}
 		text = append(text, ']')
 	}
-	return text, is.changes
+	return text, l.changes
 }

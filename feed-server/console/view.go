@@ -101,19 +101,19 @@ type rendered struct {
 }
 
 // newView looks at the Site. If nothing changed, the result keeps the time and the rendered page of the view before it.
-func newView(site string, v *endpoint.Request, now seen, was *view) *view {
+func newView(site string, v *endpoint.Request, now seen, previous *view) *view {
 	made := time.Now()
-	is := &view{site: site, reader: v.Reader.String(), snapshot: v.Snapshot, made: made, at: made, rendered: &rendered{}}
+	current := &view{site: site, reader: v.Reader.String(), snapshot: v.Snapshot, made: made, at: made, rendered: &rendered{}}
 	before := map[string]row{}
-	if was != nil {
-		for _, r := range was.rows {
+	if previous != nil {
+		for _, r := range previous.rows {
 			before[r.Name] = r
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Snapshot.Instruments)) {
 		in := v.Snapshot.Instruments[name]
 		if access.Decide(access.Archive, v.Reader, name, in.Access, time.Time{}, v.Now) != access.Granted {
-			is.more = true
+			current.more = true
 			continue
 		}
 		r := newRow(v, in, now)
@@ -121,19 +121,19 @@ func newView(site string, v *endpoint.Request, now seen, was *view) *view {
 		if old, known := before[name]; known {
 			r.keep(old)
 		}
-		is.rows = append(is.rows, r)
+		current.rows = append(current.rows, r)
 	}
-	slices.SortStableFunc(is.rows, func(a, b row) int { return cmp.Compare(a.Station, b.Station) })
-	is.feeds = feedsOf(v)
-	is.weather, is.weatherAt = newWeather(now.level, made), made
-	if was != nil && reflect.DeepEqual(was.weather, is.weather) {
-		is.weatherAt = was.weatherAt
+	slices.SortStableFunc(current.rows, func(a, b row) int { return cmp.Compare(a.Station, b.Station) })
+	current.feeds = feedsOf(v)
+	current.weather, current.weatherAt = newWeather(now.level, made), made
+	if previous != nil && reflect.DeepEqual(previous.weather, current.weather) {
+		current.weatherAt = previous.weatherAt
 	}
-	is.sum()
-	if was != nil && was.tag == is.tag {
-		is.at, is.rendered = was.at, was.rendered
+	current.sum()
+	if previous != nil && previous.tag == current.tag {
+		current.at, current.rendered = previous.at, previous.rendered
 	}
-	return is
+	return current
 }
 
 // newRow is an instrument as the client may see it: nothing of what is under embargo.

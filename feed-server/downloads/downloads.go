@@ -149,7 +149,7 @@ func (c *Counter) write(ctx context.Context) error {
 			_, err = c.kv.Put(ctx, wire.DownloadsKey(key.instrument, key.day, c.cfg.Pod, c.cfg.Incarnation), value)
 		}
 		if err != nil {
-			c.again(key)
+			c.markChanged(key)
 			failed = errors.Join(failed, err)
 		}
 	}
@@ -179,7 +179,7 @@ func (c *Counter) take() map[dayKey]wire.Downloads {
 	return all
 }
 
-func (c *Counter) again(key dayKey) {
+func (c *Counter) markChanged(key dayKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if d := c.days[key]; d != nil {

@@ -140,7 +140,7 @@ func (g *AccessCheck) admit(v *Request, methods []string) (leave func(), refused
 // admit identifies the client, and takes a place for the request.
 func (a *Admission) admit(v *Request) (leave func(), refused *problem.Problem) {
 	leave = func() {}
-	if p := a.misplaced(v); p != nil {
+	if p := a.checkPrefix(v); p != nil {
 		return leave, p
 	}
 	who, refused := a.Identify(v.Snapshot, v.Request)
@@ -248,9 +248,9 @@ func withPort(host, port string) string {
 	return host + ":" + port
 }
 
-// misplaced returns a problem if a trusted proxy serves the Site below a path, where links, which begin at the root, lead
+// checkPrefix returns a problem if a trusted proxy serves the Site below a path, where links, which begin at the root, lead
 // elsewhere.
-func (a *Admission) misplaced(v *Request) *problem.Problem {
+func (a *Admission) checkPrefix(v *Request) *problem.Problem {
 	prefix := strings.Trim(lastOf(v.Header.Values("X-Forwarded-Prefix")), "/")
 	if prefix == "" || !a.cfg.Proxies.Trusted(v.Request) {
 		return nil

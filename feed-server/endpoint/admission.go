@@ -86,7 +86,7 @@ func (a *Admission) Identify(s *registry.Snapshot, r *http.Request) (Identity, *
 	a.edge.look(r)
 	who, p := a.readers.Identify(s, r)
 	if p != nil {
-		p = a.failures.failed(a.AddressOf(r), r, p)
+		p = a.failures.recordFailure(a.AddressOf(r), r, p)
 	}
 	return who, p
 }
@@ -99,7 +99,7 @@ func (a *Admission) Redeem(r *http.Request, take func() (Identity, *problem.Prob
 	address := a.AddressOf(r)
 	who, p := a.lookUp(r, address, take)
 	if p != nil && p.Status == http.StatusUnauthorized {
-		p = a.failures.failed(address, r, p)
+		p = a.failures.recordFailure(address, r, p)
 	}
 	return who, p
 }
@@ -127,8 +127,8 @@ func (a *Admission) Enter(r *http.Request, who Identity, rank Rank) (leave func(
 	if p := a.Precedence.admit(rank); p != nil {
 		return nil, p
 	}
-	leave, refused, givesWay := a.requests.EnterBelow(a.Precedence.most(rank), a.AddressOf(r), who)
-	if p := a.Precedence.placed(rank, !givesWay); p != nil {
+	leave, refused, givesWay := a.requests.EnterBelow(a.Precedence.maxShare(rank), a.AddressOf(r), who)
+	if p := a.Precedence.recordPlacement(rank, !givesWay); p != nil {
 		return nil, p
 	}
 	return leave, refused

@@ -63,10 +63,10 @@ func (f *failures) limits(address netip.Addr) []*rate.Limiter {
 	return all
 }
 
-// failed counts that an address showed invalid credentials, and logs it without them. It returns
+// recordFailure counts that an address showed invalid credentials, and logs it without them. It returns
 // the answer: the problem or, if the address failed too often, after a delay, that the client has
 // to wait.
-func (f *failures) failed(address netip.Addr, r *http.Request, p *problem.Problem) *problem.Problem {
+func (f *failures) recordFailure(address netip.Addr, r *http.Request, p *problem.Problem) *problem.Problem {
 	f.tell(address, r, p)
 	var wait time.Duration
 	for _, l := range f.limits(address) {

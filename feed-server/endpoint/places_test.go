@@ -187,7 +187,7 @@ func TestWideNetworks(t *testing.T) {
 	f := newFailures(Limits{Failures: Rate{PerSecond: 0.001, Burst: 2}}.withDefaults(), AdmissionConfig{Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 	failed := 0
 	for ; failed < 64 && !f.tooMany(of(failed)); failed++ {
-		f.failed(of(failed), &http.Request{URL: &url.URL{}}, problem.New(http.StatusUnauthorized, "nobody's"))
+		f.recordFailure(of(failed), &http.Request{URL: &url.URL{}}, problem.New(http.StatusUnauthorized, "nobody's"))
 	}
 	if failed != 8 || f.tooMany(netip.MustParseAddr("2001:db8:2::1")) {
 		t.Errorf("a network fails %d times, want 8", failed)

@@ -94,7 +94,7 @@ func (p *Precedence) Look(cpu float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for rank := range p.places {
-		p.places[rank].look()
+		p.places[rank].updatePart()
 	}
 	switch {
 	case cpu >= fullAt:
@@ -114,7 +114,7 @@ func (p *Precedence) Look(cpu float64) {
 	}
 }
 
-func (f *found) look() {
+func (f *found) updatePart() {
 	if f.lacked > 0 {
 		f.part, f.calm = all*(f.asked-f.lacked)/f.asked, 0
 	} else if f.calm++; f.calm >= calmFor {
@@ -154,8 +154,8 @@ func (p *Precedence) admit(rank Rank) *problem.Problem {
 	return p.refuse(rank, CauseCPU)
 }
 
-// most is which part of the places for requests may be taken when one of a rank gets one.
-func (p *Precedence) most(rank Rank) float64 {
+// maxShare is which part of the places for requests may be taken when one of a rank gets one.
+func (p *Precedence) maxShare(rank Rank) float64 {
 	switch {
 	case !p.on || rank >= People:
 		return 1
@@ -166,8 +166,8 @@ func (p *Precedence) most(rank Rank) float64 {
 	}
 }
 
-// placed notes whether one of a rank found a place, and says why not.
-func (p *Precedence) placed(rank Rank, got bool) *problem.Problem {
+// recordPlacement notes whether one of a rank found a place, and says why not.
+func (p *Precedence) recordPlacement(rank Rank, got bool) *problem.Problem {
 	if rank >= People {
 		return nil
 	}

@@ -69,7 +69,7 @@ func TestBaseBehindAProxy(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = from + ":1024"
 		r.Header.Set("X-Forwarded-Prefix", "/obs")
-		p := check("").cfg.Admission.misplaced(&Request{Request: r})
+		p := check("").cfg.Admission.checkPrefix(&Request{Request: r})
 		if (p == nil) != (status == 0) || p != nil && p.Status != status {
 			t.Errorf("a prefix that %s says: %v", from, p)
 		}

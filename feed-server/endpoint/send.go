@@ -38,7 +38,7 @@ func (v *Request) Send(p []byte) error {
 			}
 		}
 		n, timeout := v.portion(len(p))
-		if err := v.within(timeout, func(*http.ResponseController) error {
+		if err := v.writeWithin(timeout, func(*http.ResponseController) error {
 			_, err := v.W.Write(p[:n])
 			return err
 		}); err != nil {
@@ -61,11 +61,11 @@ func (v *Request) portion(bytes int) (n int, timeout time.Duration) {
 // Flush sends what was written, and gives a client time for it. Errors: ErrClient.
 func (v *Request) Flush() error {
 	// The last deadline may be over: nothing was sent for a while.
-	return v.within(chunkTimeout, (*http.ResponseController).Flush)
+	return v.writeWithin(chunkTimeout, (*http.ResponseController).Flush)
 }
 
-// within gives a client so long to take what write writes. A client that takes longer is counted once.
-func (v *Request) within(timeout time.Duration, write func(*http.ResponseController) error) error {
+// writeWithin gives a client so long to take what write writes. A client that takes longer is counted once.
+func (v *Request) writeWithin(timeout time.Duration, write func(*http.ResponseController) error) error {
 	control := http.NewResponseController(v.W)
 	deadline := time.Now().Add(timeout)
 	_ = control.SetWriteDeadline(deadline)

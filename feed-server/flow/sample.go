@@ -57,27 +57,27 @@ func (s *Sample) Interval(at time.Time) (index int64) {
 func (s *Sample) Offer(i Item, now time.Time) {
 	index := s.Interval(i.At)
 	s.sampled += i.Also
-	is := s.sources[i.Key]
+	current := s.sources[i.Key]
 	switch {
-	case is == nil:
-	case index > is.index:
-		s.out.offer(s.remove(is))
-	case index < is.index, i.At.Before(is.kept.At): // late: its interval has a newer one
+	case current == nil:
+	case index > current.index:
+		s.out.offer(s.remove(current))
+	case index < current.index, i.At.Before(current.kept.At): // late: its interval has a newer one
 		s.sampled++
-		is.kept.Sampled += 1 + i.Also
+		current.kept.Sampled += 1 + i.Also
 		return
 	default:
 		s.sampled++
-		s.bytes += i.Size - is.kept.Size
-		is.kept = Kept{Item: i, Sampled: is.kept.Sampled + 1 + i.Also}
-		s.bound(is)
+		s.bytes += i.Size - current.kept.Size
+		current.kept = Kept{Item: i, Sampled: current.kept.Sampled + 1 + i.Also}
+		s.bound(current)
 		return
 	}
-	is = &sampled{index: index, kept: Kept{Item: i, Sampled: i.Also}, due: now.Add(s.interval + min(s.interval, grace))}
-	is.place = s.waiting.PushBack(is)
-	s.sources[i.Key] = is
+	current = &sampled{index: index, kept: Kept{Item: i, Sampled: i.Also}, due: now.Add(s.interval + min(s.interval, grace))}
+	current.place = s.waiting.PushBack(current)
+	s.sources[i.Key] = current
 	s.bytes += i.Size
-	s.bound(is)
+	s.bound(current)
 }
 
 // bound makes space for an item. Items whose interval is over have waited longest.
@@ -101,11 +101,11 @@ func (s *Sample) bound(newest *sampled) {
 	}
 }
 
-func (s *Sample) remove(is *sampled) Kept {
-	s.waiting.Remove(is.place)
-	delete(s.sources, is.kept.Key)
-	s.bytes -= is.kept.Size
-	return is.kept
+func (s *Sample) remove(entry *sampled) Kept {
+	s.waiting.Remove(entry.place)
+	delete(s.sources, entry.kept.Key)
+	s.bytes -= entry.kept.Size
+	return entry.kept
 }
 
 // Due hands over what no later item pushed out in time, that which waits longest first, and

@@ -33,14 +33,14 @@ func (h *Handler) data(w http.ResponseWriter, r *http.Request, c *caller) *probl
 		return p
 	}
 	d, chosen := asked.dataset, asked.chosen
-	q, p := ask(asked.fields, asked.span)
+	q, p := parseQuestion(asked.fields, asked.span)
 	if p != nil {
 		return p
 	}
 	of := d.describeSpan(asked.span, chosen, q)
 	tag, err := h.tag(r, d, q, of, chosen)
 	if err != nil {
-		return failure(codeUpstream, "the archive does not answer").of(err)
+		return failure(codeUpstream, "the archive does not answer").withCause(err)
 	}
 	header := w.Header()
 	header.Set("ETag", tag)
@@ -90,13 +90,13 @@ func (h *Handler) turn(r *http.Request) (done func(), p *problem) {
 	if ok {
 		return done, nil
 	}
-	p = failure(codeInternal, "too many requests are being answered, or too many of yours").as(http.StatusServiceUnavailable)
+	p = failure(codeInternal, "too many requests are being answered, or too many of yours").withStatus(http.StatusServiceUnavailable)
 	return nil, p.after(int(endpoint.TurnPatience / time.Second))
 }
 
-// still reports whether the caller may have what is being sent now, too. Errors:
+// recheckAccess reports whether the caller may have what is being sent now, too. Errors:
 // endpoint.ErrOver.
-func still(r *http.Request, d *dataset, q question) error {
+func recheckAccess(r *http.Request, d *dataset, q question) error {
 	v := endpoint.RequestOf(r)
 	in, err := v.Still(d.instrument.Instrument)
 	if err == nil && !v.Sees(in, time.Unix(0, q.to-1)) {
@@ -117,19 +117,19 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, d *dataset, q q
 	}()
 	row, ok, err := m.next(ctx)
 	if err != nil {
-		tell(r, d, err)
+		reportDamage(r, d, err)
 		return refusal(err)
 	}
 	b, err := prelude(of, q, ok)
 	if err != nil {
-		return failure(codeInternal, "").of(err)
+		return failure(codeInternal, "").withCause(err)
 	}
 	out := newWriter(q.format, d, chosen)
 	limit := firstPiece
 	for ok {
 		b = out.append(b, timeOf(row), row[timeWidth:])
 		if len(b) >= limit {
-			if err := still(r, d, q); err != nil {
+			if err := recheckAccess(r, d, q); err != nil {
 				h.breakOff(ctx, d, err)
 			}
 			if _, err := w.Write(b); err != nil {
@@ -141,14 +141,14 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, d *dataset, q q
 			b, limit = b[:0], piece
 		}
 		if row, ok, err = m.next(ctx); err != nil {
-			tell(r, d, err)
+			reportDamage(r, d, err)
 			h.breakOff(ctx, d, err)
 		}
 	}
 	if q.format == formatJSON {
 		b = append(b, "\n]}\n"...)
 	}
-	if err := still(r, d, q); err != nil {
+	if err := recheckAccess(r, d, q); err != nil {
 		h.breakOff(ctx, d, err)
 	}
 	_, _ = w.Write(b) // the client may be gone
@@ -178,14 +178,14 @@ func prelude(of info, q question, some bool) ([]byte, error) {
 // refusal is the answer to an error before anything was sent.
 func refusal(err error) *problem {
 	if errors.Is(err, errTooMuch) {
-		return failure(codeTooMuch, "ask for a shorter time").of(err)
+		return failure(codeTooMuch, "ask for a shorter time").withCause(err)
 	}
-	return failure(codeUpstream, "the archive does not answer, or an object in it is damaged").of(err)
+	return failure(codeUpstream, "the archive does not answer, or an object in it is damaged").withCause(err)
 }
 
-// tell reports an object to the access check whose bytes are not those that were received, or are
+// reportDamage reports an object to the access check whose bytes are not those that were received, or are
 // gone.
-func tell(r *http.Request, d *dataset, err error) {
+func reportDamage(r *http.Request, d *dataset, err error) {
 	if errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
 		endpoint.RequestOf(r).Damaged(d.instrument.Instrument, err)
 	}

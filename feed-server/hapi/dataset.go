@@ -28,7 +28,7 @@ type caller struct {
 func (h *Handler) caller(r *http.Request) (*caller, *problem) {
 	c := &caller{Request: endpoint.RequestOf(r), now: h.cfg.Now().UTC()}
 	if away := c.Ready(); away != nil {
-		return nil, failure(codeInternal, away.Detail).as(away.Status).after(endpoint.RetryAway)
+		return nil, failure(codeInternal, away.Detail).withStatus(away.Status).after(endpoint.RetryAway)
 	}
 	return c, nil
 }
@@ -105,15 +105,15 @@ func (h *Handler) dataset(c *caller, id string) (*dataset, *problem) {
 	switch c.decide(&entry, time.Time{}) {
 	case access.Granted:
 	case access.NeedsReader:
-		return nil, failure(codeUserError, "the dataset is for readers: show a token").as(http.StatusUnauthorized)
+		return nil, failure(codeUserError, "the dataset is for readers: show a token").withStatus(http.StatusUnauthorized)
 	case access.Forbidden:
-		return nil, failure(codeUserError, "the dataset is for other readers").as(http.StatusForbidden)
+		return nil, failure(codeUserError, "the dataset is for other readers").withStatus(http.StatusForbidden)
 	default:
 		return nil, failure(codeUnknownDataset, "catalog lists those that there are")
 	}
 	d, err := h.newDataset(c, entry, entry.Channels[i])
 	if err != nil {
-		return nil, failure(codeInternal, "its declaration cannot be read").of(err)
+		return nil, failure(codeInternal, "its declaration cannot be read").withCause(err)
 	}
 	return d, nil
 }
@@ -184,7 +184,7 @@ const day = 24 * time.Hour
 func (h *Handler) span(ctx context.Context, c *caller, d *dataset) (span, *problem) {
 	from, to, ok, err := h.cfg.Archive.Span(ctx, d.instrument.Instrument, d.channel.Datagrams != "")
 	if err != nil {
-		return span{}, failure(codeUpstream, "the archive does not answer").of(err)
+		return span{}, failure(codeUpstream, "the archive does not answer").withCause(err)
 	}
 	if !ok {
 		from, to = c.now, c.now

@@ -60,12 +60,14 @@ type said struct {
 	channel *wire.ChannelEntry
 }
 
-// now is what is said now.
-func (d *dataset) now() said { return said{d.instrument.About, d.instrument.Rights, &d.channel} }
+// describedNow is what is said now.
+func (d *dataset) describedNow() said {
+	return said{d.instrument.About, d.instrument.Rights, &d.channel}
+}
 
-// of is what a description says. A channel that was not declared then is described as
+// describedBy is what a description says. A channel that was not declared then is described as
 // it is now.
-func (d *dataset) of(g *wire.Description) said {
+func (d *dataset) describedBy(g *wire.Description) said {
 	is := said{g.About, g.Rights, &d.channel}
 	for i := range g.Channels {
 		if g.Channels[i].Name == d.channel.Name {
@@ -117,7 +119,7 @@ func (d *dataset) describeSpan(s span, chosen []int, q question) info {
 	from, to := time.Unix(0, q.from), time.Unix(0, q.to)
 	first, ok := descriptions.At(d.generations, from)
 	if !ok {
-		return d.describe(s, chosen, d.now(), nil)
+		return d.describe(s, chosen, d.describedNow(), nil)
 	}
 	later := d.generations[slices.IndexFunc(d.generations, func(g wire.Description) bool { return g.From.Equal(first.From) }):]
 	if end := slices.IndexFunc(later, func(g wire.Description) bool { return g.From.After(first.From) && !g.From.Before(to) }); end >= 0 {
@@ -126,21 +128,21 @@ func (d *dataset) describeSpan(s span, chosen []int, q question) info {
 	if len(later) == 1 {
 		later = nil // the header says it all
 	}
-	return d.describe(s, chosen, d.of(&first), later)
+	return d.describe(s, chosen, d.describedBy(&first), later)
 }
 
 // differ returns the generations with their differences from is. Consecutive ones with the same
 // description of the dataset are merged.
-func (d *dataset) differ(is said, chosen []int, generations []wire.Description) []generation {
+func (d *dataset) differ(current said, chosen []int, generations []wire.Description) []generation {
 	parameters := pick(d.decoder.Parameters(), chosen)
-	base := members(is.told())
+	base := members(current.told())
 	var all []generation
 	var last []byte
 	for i := range generations {
 		g := &generations[i]
-		was := d.of(g)
+		earlier := d.describedBy(g)
 		differs := map[string]any{}
-		then := members(was.told())
+		then := members(earlier.told())
 		for name := range base {
 			if then[name] == nil {
 				differs[name] = nil
@@ -151,7 +153,7 @@ func (d *dataset) differ(is said, chosen []int, generations []wire.Description) 
 				differs[name] = value
 			}
 		}
-		if p := differParameters(is, was, parameters); p != nil {
+		if p := differParameters(current, earlier, parameters); p != nil {
 			differs["parameters"] = p
 		}
 		same, err := json.Marshal(differs)
@@ -182,11 +184,11 @@ type measured struct {
 	Description string  `json:"description,omitempty"`
 }
 
-func differParameters(is, was said, parameters []decode.Parameter) []measured {
+func differParameters(current, earlier said, parameters []decode.Parameter) []measured {
 	var all []measured
 	for _, p := range parameters {
-		units, description := is.parameter(p)
-		thenUnits, then := was.parameter(p)
+		units, description := current.parameter(p)
+		thenUnits, then := earlier.parameter(p)
 		if description != then || (units == nil) != (thenUnits == nil) || units != nil && *units != *thenUnits {
 			all = append(all, measured{p.Name, thenUnits, then})
 		}

@@ -101,7 +101,7 @@ func (h *Handler) info(w http.ResponseWriter, r *http.Request, c *caller) *probl
 		return p
 	}
 	d := asked.dataset
-	return h.document(w, r, d.describe(asked.span, asked.chosen, d.now(), d.generations).with(codeOK))
+	return h.document(w, r, d.describe(asked.span, asked.chosen, d.describedNow(), d.generations).with(codeOK))
 }
 
 // listed is a dataset in the catalog.
@@ -128,7 +128,7 @@ func (h *Handler) catalog(w http.ResponseWriter, r *http.Request, c *caller) *pr
 			if p != nil {
 				return p
 			}
-			one.Info = new(d.describe(s, nil, d.now(), d.generations))
+			one.Info = new(d.describe(s, nil, d.describedNow(), d.generations))
 		}
 		all = append(all, one)
 	}
@@ -187,7 +187,7 @@ func (h *Handler) capabilities(w http.ResponseWriter, r *http.Request, _ *caller
 func (h *Handler) document(w http.ResponseWriter, r *http.Request, v any) *problem {
 	body, err := json.Marshal(v)
 	if err != nil {
-		return failure(codeInternal, "").of(err)
+		return failure(codeInternal, "").withCause(err)
 	}
 	sum := sha256.Sum256(body)
 	h.send(w, r, "application/json", fmt.Sprintf(`W/"%x"`, sum[:12]), append(body, '\n'))
@@ -241,7 +241,7 @@ func (h *Handler) landing(w http.ResponseWriter, r *http.Request, c *caller) *pr
 	var body bytes.Buffer
 	err := page.Execute(&body, map[string]any{"Site": h.cfg.Site, "Version": Version, "Datasets": rows})
 	if err != nil {
-		return failure(codeInternal, "").of(err)
+		return failure(codeInternal, "").withCause(err)
 	}
 	sum := sha256.Sum256(body.Bytes())
 	h.send(w, r, "text/html; charset=utf-8", fmt.Sprintf(`W/"%x"`, sum[:12]), body.Bytes())

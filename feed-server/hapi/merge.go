@@ -90,13 +90,13 @@ func (m *merger) next(ctx context.Context) (row []byte, ok bool, err error) {
 	if s.i == s.ready { // what is read next takes its place
 		row = m.hold(row)
 	}
-	if err := m.pass(); err != nil {
+	if err := m.advanceFirst(); err != nil {
 		return nil, false, err
 	}
 	for len(m.open) > 0 && m.open[0].time == t {
 		row = m.hold(row)
 		combine(row[timeWidth:], m.open[0].row[timeWidth:], m.dataset.decoder.Parameters())
-		if err := m.pass(); err != nil {
+		if err := m.advanceFirst(); err != nil {
 			return nil, false, err
 		}
 	}
@@ -109,8 +109,8 @@ func (m *merger) hold(row []byte) []byte {
 	return m.row
 }
 
-// pass advances past the first sample.
-func (m *merger) pass() error {
+// advanceFirst advances past the first sample.
+func (m *merger) advanceFirst() error {
 	ok, err := m.open[0].advance()
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (m *merger) settle(ctx context.Context) error {
 				return err
 			}
 		case m.window < m.to && len(m.pending) == 0 && (len(m.open) == 0 || m.window <= m.open[0].time):
-			if err := m.look(ctx); err != nil {
+			if err := m.findRecords(ctx); err != nil {
 				return err
 			}
 		default:
@@ -178,9 +178,9 @@ func (m *merger) openRecord(ctx context.Context, r *wire.Record) error {
 	return nil
 }
 
-// look finds the records of the next window: records whose samples begin in it; in the first one
+// findRecords finds the records of the next window: records whose samples begin in it; in the first one
 // also records that began before.
-func (m *merger) look(ctx context.Context) error {
+func (m *merger) findRecords(ctx context.Context) error {
 	begin, end := max(m.window, m.from), m.to
 	if m.to-begin > int64(m.length) { // both are of one dataset: their difference fits
 		end = begin + int64(m.length)
@@ -198,7 +198,7 @@ func (m *merger) look(ctx context.Context) error {
 		if !m.dataset.holds(&r) {
 			continue
 		}
-		low, high := m.reach(&r)
+		low, high := m.sampleSpan(&r)
 		if low >= end || high < m.from || low < m.window {
 			continue
 		}

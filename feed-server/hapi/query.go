@@ -56,8 +56,8 @@ type question struct {
 	header   bool
 }
 
-// ask reads a request for data from what is served of a dataset.
-func ask(asked map[string]string, s span) (question, *problem) {
+// parseQuestion reads a request for data from what is served of a dataset.
+func parseQuestion(asked map[string]string, s span) (question, *problem) {
 	q := question{format: formatCSV}
 	var ok bool
 	if q.from, ok = parseTime(asked["start"]); !ok {

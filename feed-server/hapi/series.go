@@ -32,8 +32,8 @@ type series struct {
 
 func (s *series) cost() int { return len(s.rows) + seriesCost }
 
-// from returns how many rows stand before a time.
-func (s *series) from(t int64) int {
+// countBefore returns how many rows stand before a time.
+func (s *series) countBefore(t int64) int {
 	return sort.Search(len(s.rows)/s.width, func(i int) bool { return timeOf(s.rows[i*s.width:]) >= t })
 }
 
@@ -78,11 +78,11 @@ func (m *merger) replay(r *wire.Record, one *series) (*source, error) {
 	if err := m.memory.take(len(one.rows)); err != nil {
 		return nil, err
 	}
-	low, high := m.reach(r)
-	near, far := one.from(low), one.from(high+1)
+	low, high := m.sampleSpan(r)
+	near, far := one.countBefore(low), one.countBefore(high+1)
 	m.distant += near + len(one.rows)/one.width - far
 	m.undecodable += one.undecodable
-	begin, end := max(near, one.from(m.from)), min(far, one.from(m.to))
+	begin, end := max(near, one.countBefore(m.from)), min(far, one.countBefore(m.to))
 	end = max(begin, end)
 	return &source{record: r, rows: m.newRows(one.rows[begin*one.width : end*one.width]), ready: end - begin, reserved: len(one.rows)}, nil
 }

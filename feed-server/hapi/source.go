@@ -119,7 +119,7 @@ func (m *merger) fill(ctx context.Context, s *source, yield func(int, error) boo
 	}
 	defer body.Close()
 	r := &s.rows
-	low, high := m.reach(s.record)
+	low, high := m.sampleSpan(s.record)
 	yielded := int64(math.MinInt64)
 	err = m.decode(s.record, body, func(sample decode.Sample) error {
 		switch {
@@ -196,10 +196,10 @@ func (m *merger) decode(r *wire.Record, body io.Reader, emit func(decode.Sample)
 // cutTo is the coarsest precision that the times of a record may have been cut to.
 const cutTo = time.Second
 
-// reach is between which times, both included, the samples of a record are: if it was decoded when it was archived, between the times that
+// sampleSpan is between which times, both included, the samples of a record are: if it was decoded when it was archived, between the times that
 // were found, otherwise around the time of receipt; for objects within plausible times. The precision to which its times were cut then is
 // no longer known; times of samples are cut to today's.
-func (m *merger) reach(r *wire.Record) (low, high int64) {
+func (m *merger) sampleSpan(r *wire.Record) (low, high int64) {
 	from, to, told := r.ObservedSpan()
 	// A segment whose span is not believed, because of one datagram perhaps, has samples of other datagrams.
 	decoded := told && r.TimeSource == wire.TimeSourcePayload

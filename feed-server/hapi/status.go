@@ -73,8 +73,8 @@ type problem struct {
 
 func failure(c code, detail string) *problem { return &problem{code: c, detail: detail} }
 
-// as answers with a status of HTTP of its own.
-func (p *problem) as(http int) *problem {
+// withStatus answers with a status of HTTP of its own.
+func (p *problem) withStatus(http int) *problem {
 	p.http = http
 	return p
 }
@@ -85,8 +85,8 @@ func (p *problem) after(seconds int) *problem {
 	return p
 }
 
-// of notes why.
-func (p *problem) of(err error) *problem {
+// withCause notes why.
+func (p *problem) withCause(err error) *problem {
 	p.cause = err
 	return p
 }

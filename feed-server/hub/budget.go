@@ -42,9 +42,9 @@ func (b *Budget) remove(r *Ring) {
 	delete(b.rings, r)
 }
 
-// settle has rings let go of messages until the budget is kept. No ring's lock may
+// enforceLimit has rings let go of messages until the budget is kept. No ring's lock may
 // be held. One message of each ring stays, however large it is.
-func (b *Budget) settle() {
+func (b *Budget) enforceLimit() {
 	if b.used.Load() <= b.limit {
 		return
 	}

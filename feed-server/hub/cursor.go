@@ -173,7 +173,7 @@ func (c *Cursor) lacks(m *Missing) *Missing {
 
 // recreated continues with the stream that replaced the old one.
 func (c *Cursor) recreated() (Batch, Wait, bool, error) {
-	place, changed := c.hub.now()
+	place, changed := c.hub.currentPlace()
 	if place.Ring == nil || place.Epoch == c.place.Epoch {
 		return Batch{}, Wait{changed, changed}, false, nil
 	}

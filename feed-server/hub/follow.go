@@ -83,7 +83,7 @@ func (h *Hub) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	place, _ := h.now()
+	place, _ := h.currentPlace()
 	ring := place.Ring
 	if ring == nil || place.Epoch != epoch {
 		ring = h.cfg.Budget.NewRing(state.LastSeq + 1)
@@ -144,9 +144,9 @@ func (h *Hub) replace(p Place, why error) {
 	}
 }
 
-// now returns the current ring, if there is one, and what is closed when there is
+// currentPlace returns the current ring, if there is one, and what is closed when there is
 // another.
-func (h *Hub) now() (Place, <-chan struct{}) {
+func (h *Hub) currentPlace() (Place, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.current, h.changed
@@ -155,7 +155,7 @@ func (h *Hub) now() (Place, <-chan struct{}) {
 // Current returns the ring, once there is one. Error: ctx's.
 func (h *Hub) Current(ctx context.Context) (Place, error) {
 	for {
-		current, changed := h.now()
+		current, changed := h.currentPlace()
 		if current.Ring != nil {
 			return current, nil
 		}

@@ -31,7 +31,7 @@ type Ring struct {
 // Add adds messages, whose sequences ascend; next is the sequence behind them up
 // to which the stream has no others. Errors: one that comes late, End's.
 func (r *Ring) Add(messages []*Message, next uint64) error {
-	defer r.budget.settle() // without the lock
+	defer r.budget.enforceLimit() // without the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err != nil {
@@ -109,7 +109,7 @@ func (r *Ring) charge(m *Message, bytes int) {
 	if r == nil { // a message of no ring: its holder counts it
 		return
 	}
-	defer r.budget.settle() // without the lock
+	defer r.budget.enforceLimit() // without the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if m.Sequence >= r.first && r.err == nil {

@@ -90,7 +90,7 @@ func Run(ctx context.Context, cfg Config) error {
 func (d *delivery) compete(ctx context.Context, key string) {
 	for pause := firstPause; ctx.Err() == nil; {
 		snapshot, changed := d.cfg.Registry.Watch()
-		if len(ours(snapshot, key)) == 0 {
+		if len(leaseConsumers(snapshot, key)) == 0 {
 			select {
 			case <-changed:
 			case <-ctx.Done():
@@ -182,7 +182,7 @@ func (d *delivery) hold(ctx context.Context, key string, lease *stream.Lease) er
 	swept := false
 	for {
 		snapshot, changed := d.cfg.Registry.Watch()
-		want := ours(snapshot, key)
+		want := leaseConsumers(snapshot, key)
 		for name, w := range workers {
 			if s, there := want[name]; there && sameWork(s, w.selection) {
 				continue
@@ -220,8 +220,8 @@ func sameWork(a, b registry.Selection) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// ours are the consumers of delivery NATS that belong to a lease.
-func ours(s *registry.Snapshot, lease string) map[string]registry.Selection {
+// leaseConsumers are the consumers of delivery NATS that belong to a lease.
+func leaseConsumers(s *registry.Snapshot, lease string) map[string]registry.Selection {
 	want := map[string]registry.Selection{}
 	for name, c := range s.Consumers {
 		if c.Delivery != wire.DeliveryNATS || wire.DeliveryLease(name) != lease {

@@ -80,7 +80,7 @@ func (d *delivery) fill(ctx context.Context, by *worker, lease *stream.Lease) er
 	defer reading.Close()
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return reading.Run(ctx) })
-	both.Go(func() error { return f.look(ctx, reading) })
+	both.Go(func() error { return f.watchConsumer(ctx, reading) })
 	return both.Wait()
 }
 
@@ -105,8 +105,8 @@ func (f *filler) open(ctx context.Context, place wire.FeedToken) (*session.Sessi
 // and is empty.
 var errAnew = errors.New("the consumer's stream was recreated; filling it from the beginning")
 
-// look looks how the consumer does, until the stream is not the one it was.
-func (f *filler) look(ctx context.Context, reading *session.Session) error {
+// watchConsumer looks how the consumer does, until the stream is not the one it was.
+func (f *filler) watchConsumer(ctx context.Context, reading *session.Session) error {
 	tick := time.NewTicker(f.cfg.WatchInterval)
 	defer tick.Stop()
 	var waits waiting
@@ -135,7 +135,7 @@ func (f *filler) look(ctx context.Context, reading *session.Session) error {
 			info := durable.CachedInfo()
 			waits.first(ctx, f.cfg.JetStream, f.stream, info, info.AckFloor.Stream+1)
 			d.Lag = d.Lag.Plus(lagOf(info, waits.at))
-			d.Asks = asked(info, now)
+			d.Asks = isAsking(info, now)
 		} else if !errors.Is(err, jetstream.ErrConsumerNotFound) { // the operator recreates it
 			return fmt.Errorf("durable %s of %s: %w", f.selection.Consumer.DurableName(), f.stream, err)
 		}

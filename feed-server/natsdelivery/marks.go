@@ -40,9 +40,9 @@ func (w *watch) inParts(s *watched) bool {
 	return len(origins(s.info)) > 1 || s.holes || len(w.cursor.Marks[s.name]) > 0
 }
 
-// mark checks the marks of a durable, and sets them again. It returns what the consumer has missed
+// updateMarks checks the marks of a durable, and sets them again. It returns what the consumer has missed
 // since they were set, or nil. was is the place known before.
-func (w *watch) mark(ctx context.Context, s *watched, was wire.DeliveryPlace) (*missing, error) {
+func (w *watch) updateMarks(ctx context.Context, s *watched, before wire.DeliveryPlace) (*missing, error) {
 	known, now := w.cursor.Marks[s.name], map[string]uint64{}
 	floor := s.info.AckFloor.Stream
 	var lost *missing
@@ -50,7 +50,7 @@ func (w *watch) mark(ctx context.Context, s *watched, was wire.DeliveryPlace) (*
 		at, gone := known[origin], false
 		if at > 0 {
 			var err error
-			if gone, err = w.gone(ctx, s.name, at); err != nil {
+			if gone, err = w.hasLeft(ctx, s.name, at); err != nil {
 				return nil, err
 			}
 		}
@@ -61,7 +61,7 @@ func (w *watch) mark(ctx context.Context, s *watched, was wire.DeliveryPlace) (*
 		case !gone && (outstanding(s.info) == 0 || time.Since(s.none[origin]) < waitingInterval):
 			continue // what came since does not leave that soon
 		}
-		from := max(was.Next, floor+1)
+		from := max(before.Next, floor+1)
 		if gone { // a purge moves the floor, too
 			from = at
 		}
@@ -73,7 +73,7 @@ func (w *watch) mark(ctx context.Context, s *watched, was wire.DeliveryPlace) (*
 			return nil, nil // with the marks that were
 		}
 		if gone {
-			lost = both(lost, left(was, at, now[origin]))
+			lost = mergeMissing(lost, missingUntil(before, at, now[origin]))
 		}
 	}
 	if err := w.passOver(ctx, s, now); err != nil && ctx.Err() != nil {
@@ -132,27 +132,27 @@ func (w *watch) least(s *watched) uint64 {
 	return least
 }
 
-// left is the gap from the sequence of a message that has gone to the first that is there, 0 if
+// missingUntil is the gap from the sequence of a message that has gone to the first that is there, 0 if
 // none is.
-func left(was wire.DeliveryPlace, from, first uint64) *missing {
-	to := was.Last + 1
+func missingUntil(before wire.DeliveryPlace, from, first uint64) *missing {
+	to := before.Last + 1
 	if first > 0 {
 		to = min(first, to)
 	}
-	return gap(was, from, to)
+	return missingBetween(before, from, to)
 }
 
-// gap is the loss from one sequence up to before another; nil if it is empty. It counts no more
+// missingBetween is the loss from one sequence up to before another; nil if it is empty. It counts no more
 // messages than waited.
-func gap(was wire.DeliveryPlace, from, to uint64) *missing {
+func missingBetween(before wire.DeliveryPlace, from, to uint64) *missing {
 	if from >= to {
 		return nil
 	}
-	return &missing{Epoch: was.Epoch, From: from, To: to - 1, Count: max(1, min(to-from, was.Waiting)), Reason: wire.GapRetention}
+	return &missing{Epoch: before.Epoch, From: from, To: to - 1, Count: max(1, min(to-from, before.Waiting)), Reason: wire.GapRetention}
 }
 
-// both is one record of two gaps of a stream.
-func both(a, b *missing) *missing {
+// mergeMissing is one record of two gaps of a stream.
+func mergeMissing(a, b *missing) *missing {
 	switch {
 	case a == nil:
 		return b

@@ -37,18 +37,18 @@ func TestLeft(t *testing.T) {
 		return &missing{Epoch: "a", From: from, To: to, Count: count, Reason: wire.GapRetention}
 	}
 	for name, c := range map[string]struct{ got, want *missing }{
-		"up to the first that is left":     {left(was, 2, 12), lost(2, 11, 10)},
-		"no more than waited":              {left(was, 2, 42), lost(2, 41, 20)},
-		"nothing is left":                  {left(was, 41, 0), lost(41, 50, 10)},
-		"the first came after the look":    {left(was, 41, 70), lost(41, 50, 10)},
-		"a replica did not have it":        {left(was, 12, 12), nil},
-		"what came and went":               {left(was, 60, 70), nil},
-		"of two origins":                   {both(lost(2, 11, 10), lost(5, 20, 3)), lost(2, 20, 13)},
-		"no more than lie between":         {both(lost(2, 5, 4), lost(3, 6, 4)), lost(2, 6, 5)},
-		"of one":                           {both(nil, lost(2, 5, 4)), lost(2, 5, 4)},
-		"of the other":                     {both(lost(2, 5, 4), nil), lost(2, 5, 4)},
-		"of none":                          {both(nil, nil), nil},
-		"something is missing, it is said": {left(wire.DeliveryPlace{Epoch: "a", Last: 50}, 2, 5), lost(2, 4, 1)},
+		"up to the first that is left":     {missingUntil(was, 2, 12), lost(2, 11, 10)},
+		"no more than waited":              {missingUntil(was, 2, 42), lost(2, 41, 20)},
+		"nothing is left":                  {missingUntil(was, 41, 0), lost(41, 50, 10)},
+		"the first came after the look":    {missingUntil(was, 41, 70), lost(41, 50, 10)},
+		"a replica did not have it":        {missingUntil(was, 12, 12), nil},
+		"what came and went":               {missingUntil(was, 60, 70), nil},
+		"of two origins":                   {mergeMissing(lost(2, 11, 10), lost(5, 20, 3)), lost(2, 20, 13)},
+		"no more than lie between":         {mergeMissing(lost(2, 5, 4), lost(3, 6, 4)), lost(2, 6, 5)},
+		"of one":                           {mergeMissing(nil, lost(2, 5, 4)), lost(2, 5, 4)},
+		"of the other":                     {mergeMissing(lost(2, 5, 4), nil), lost(2, 5, 4)},
+		"of none":                          {mergeMissing(nil, nil), nil},
+		"something is missing, it is said": {missingUntil(wire.DeliveryPlace{Epoch: "a", Last: 50}, 2, 5), lost(2, 4, 1)},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -46,57 +46,57 @@ type missing struct {
 	Reason   wire.GapReason
 }
 
-// judge compares a look with what was known before, the zero value where nothing was.
+// compareSighting compares a look with what was known before, the zero value where nothing was.
 // It returns what is known now, and what the consumer has missed since, or nil.
-func judge(was wire.DeliveryPlace, is sighting) (now wire.DeliveryPlace, lost *missing) {
-	now = wire.DeliveryPlace{Epoch: is.Epoch, Created: is.Created, Next: max(is.Floor+1, is.First), Last: is.Last, Waiting: is.Waiting}
+func compareSighting(before wire.DeliveryPlace, seen sighting) (now wire.DeliveryPlace, lost *missing) {
+	now = wire.DeliveryPlace{Epoch: seen.Epoch, Created: seen.Created, Next: max(seen.Floor+1, seen.First), Last: seen.Last, Waiting: seen.Waiting}
 	switch {
-	case was.Epoch == "":
+	case before.Epoch == "":
 		return now, nil
-	case was.Epoch != is.Epoch:
-		to := max(was.Last, was.Next-1)
-		return now, &missing{Epoch: was.Epoch, From: was.Next, To: to, Count: was.Waiting, Reason: wire.GapStreamRecreated}
-	case !was.Created.Equal(is.Created):
-		return recreated(was, is, now)
+	case before.Epoch != seen.Epoch:
+		to := max(before.Last, before.Next-1)
+		return now, &missing{Epoch: before.Epoch, From: before.Next, To: to, Count: before.Waiting, Reason: wire.GapStreamRecreated}
+	case !before.Created.Equal(seen.Created):
+		return compareRecreated(before, seen, now)
 	}
-	if is.First > was.Next {
-		lost = &missing{Epoch: is.Epoch, From: was.Next, To: is.First - 1, Count: is.First - was.Next, Reason: wire.GapRetention}
+	if seen.First > before.Next {
+		lost = &missing{Epoch: seen.Epoch, From: before.Next, To: seen.First - 1, Count: seen.First - before.Next, Reason: wire.GapRetention}
 	}
-	if lost == nil && is.Gone {
-		to := is.Found
-		if is.Waiting == 0 { // nor does what came up to the last look
-			to = was.Last + 1
+	if lost == nil && seen.Gone {
+		to := seen.Found
+		if seen.Waiting == 0 { // nor does what came up to the last look
+			to = before.Last + 1
 		}
 		switch {
 		case to == 0: // not known yet: judged at the next look
-			return was, nil
-		case to > was.Next:
-			lost = &missing{Epoch: is.Epoch, From: was.Next, To: to - 1, Count: to - was.Next, Reason: wire.GapRetention}
+			return before, nil
+		case to > before.Next:
+			lost = &missing{Epoch: seen.Epoch, From: before.Next, To: to - 1, Count: to - before.Next, Reason: wire.GapRetention}
 			now.Next = max(now.Next, to)
 		}
 	}
-	now.Next = max(now.Next, was.Next)
-	defer func() { now.Waits = is.Found > 0 && now.Next == is.Found }()
+	now.Next = max(now.Next, before.Next)
+	defer func() { now.Waits = seen.Found > 0 && now.Next == seen.Found }()
 	switch {
-	case is.Waiting == 0:
-		now.Next = max(now.Next, was.Last+1) // what came up to the last look is acknowledged, or not selected
+	case seen.Waiting == 0:
+		now.Next = max(now.Next, before.Last+1) // what came up to the last look is acknowledged, or not selected
 	case lost == nil:
-		now.Next = max(now.Next, is.Found)
+		now.Next = max(now.Next, seen.Found)
 	}
 	return now, lost
 }
 
-// recreated: the durable, with its place, was deleted and recreated.
-func recreated(was wire.DeliveryPlace, is sighting, now wire.DeliveryPlace) (wire.DeliveryPlace, *missing) {
-	start := is.Start
-	start = cmp.Or(start, is.Floor+1)
-	start = max(start, is.First)
-	now.Next = max(start, is.Floor+1)
-	next := was.Next
-	if is.First <= next { // else a purge may have moved what was taken for acknowledged
-		next = max(next, is.Acknowledged+1)
+// compareRecreated: the durable, with its place, was deleted and recreated.
+func compareRecreated(before wire.DeliveryPlace, seen sighting, now wire.DeliveryPlace) (wire.DeliveryPlace, *missing) {
+	start := seen.Start
+	start = cmp.Or(start, seen.Floor+1)
+	start = max(start, seen.First)
+	now.Next = max(start, seen.Floor+1)
+	next := before.Next
+	if seen.First <= next { // else a purge may have moved what was taken for acknowledged
+		next = max(next, seen.Acknowledged+1)
 	}
-	lost := missing{Epoch: is.Epoch, From: next, To: next - 1, Reason: wire.GapConsumerDeleted}
+	lost := missing{Epoch: seen.Epoch, From: next, To: next - 1, Reason: wire.GapConsumerDeleted}
 	if start > next {
 		lost.To, lost.Count = start-1, start-next
 	}

@@ -117,7 +117,7 @@ func TestJudge(t *testing.T) {
 			lost: &missing{Epoch: "a", From: 151, To: 150, Reason: wire.GapStreamRecreated},
 		},
 	} {
-		got, lost := judge(c.was, c.is)
+		got, lost := compareSighting(c.was, c.is)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: place (-want +got):\n%s", name, diff)
 		}
@@ -154,7 +154,7 @@ func TestJudgeMissesNothing(t *testing.T) {
 			}
 			waiting := last - max(floor, first-1)
 			var m *missing
-			place, m = judge(place, sighting{Epoch: "a", First: first, Last: last, Created: made, Floor: floor, Waiting: waiting})
+			place, m = compareSighting(place, sighting{Epoch: "a", First: first, Last: last, Created: made, Floor: floor, Waiting: waiting})
 			if m != nil {
 				for s := m.From; s <= m.To; s++ {
 					if told[s] {

@@ -35,7 +35,7 @@ func TestNoted(t *testing.T) {
 	w := noted(p, "uid", epoch, 20, nil)
 	w.note()
 	w.cursor.Places[name] = wire.DeliveryPlace{Epoch: epoch, Next: 40}
-	w.found(name, missing{Epoch: epoch, From: 20, To: 39, Count: 20, Reason: wire.GapRetention})
+	w.recordGap(name, missing{Epoch: epoch, From: 20, To: 39, Count: 20, Reason: wire.GapRetention})
 	w.note()
 	for what, c := range map[string]struct {
 		uid, epoch string

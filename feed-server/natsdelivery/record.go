@@ -26,8 +26,8 @@ const publishTimeout = 10 * time.Second
 // to the consumer again, with what it missed since. As long as one waits to be read there is no
 // other, however often messages are removed while the consumer is away.
 
-// found notes a gap.
-func (w *watch) found(stream string, lost missing) {
+// recordGap notes a gap.
+func (w *watch) recordGap(stream string, lost missing) {
 	now := time.Now().UTC()
 	gap := lost.record(w.consumer, stream, now)
 	w.cursor.Untold = addGap(w.cursor.Untold, gap)
@@ -39,7 +39,7 @@ func (w *watch) found(stream string, lost missing) {
 
 // noteTold sees what became of the last record: place and lost are of the stream of
 // notices.
-func (w *watch) noteTold(ctx context.Context, was, place wire.DeliveryPlace, lost *missing) error {
+func (w *watch) noteTold(ctx context.Context, before, place wire.DeliveryPlace, lost *missing) error {
 	if w.cursor.Told == nil || w.cursor.Sequence == 0 {
 		return nil
 	}
@@ -47,12 +47,12 @@ func (w *watch) noteTold(ctx context.Context, was, place wire.DeliveryPlace, los
 	left := lost != nil && lost.From <= w.cursor.Sequence && w.cursor.Sequence <= lost.To
 	if left && len(w.cursor.Marks[stream]) > 0 { // it may be there, between what is not
 		var err error
-		if left, err = w.gone(ctx, stream, w.cursor.Sequence); err != nil {
+		if left, err = w.hasLeft(ctx, stream, w.cursor.Sequence); err != nil {
 			return err
 		}
 	}
 	switch {
-	case left, was.Epoch != place.Epoch:
+	case left, before.Epoch != place.Epoch:
 		w.cursor.Untold = retell(w.cursor.Untold, *w.cursor.Told)
 	case place.Next <= w.cursor.Sequence && w.cursor.Marks[stream][w.cfg.Site] <= w.cursor.Sequence:
 		return nil // it waits

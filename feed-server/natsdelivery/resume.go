@@ -52,12 +52,12 @@ func (f *filler) newest(ctx context.Context) (wire.FeedToken, error) {
 	var place wire.FeedToken
 	var err error
 	if sel.Notices != "" && sel.Notices != sel.Telemetry {
-		if place.Notices, err = f.end(ctx, sel.Notices); err != nil {
+		if place.Notices, err = f.streamEnd(ctx, sel.Notices); err != nil {
 			return place, err
 		}
 	}
 	if sel.Telemetry != "" {
-		if place.Telemetry, err = f.end(ctx, sel.Telemetry); err != nil {
+		if place.Telemetry, err = f.streamEnd(ctx, sel.Telemetry); err != nil {
 			return place, err
 		}
 	}
@@ -99,8 +99,8 @@ func (f *filler) newest(ctx context.Context) (wire.FeedToken, error) {
 	return place, f.put(ctx, []*nats.Msg{held})
 }
 
-// end is the place behind a stream's last message.
-func (f *filler) end(ctx context.Context, name string) (wire.ResumeToken, error) {
+// streamEnd is the place behind a stream's last message.
+func (f *filler) streamEnd(ctx context.Context, name string) (wire.ResumeToken, error) {
 	epoch, state, err := stream.Epoch(ctx, f.cfg.JetStream, name)
 	return wire.ResumeToken{Epoch: epoch, Sequence: state.LastSeq, Index: math.MaxUint32}, err
 }

@@ -15,8 +15,8 @@ import (
 // idleAfter is how long after it last asked for messages a consumer is Idle.
 const idleAfter = time.Minute
 
-// asked reports whether a consumer asks for messages, or did so lately.
-func asked(info *jetstream.ConsumerInfo, now time.Time) bool {
+// isAsking reports whether a consumer asks for messages, or did so lately.
+func isAsking(info *jetstream.ConsumerInfo, now time.Time) bool {
 	recent := func(at *time.Time) bool { return at != nil && now.Sub(*at) < idleAfter }
 	return info.NumWaiting > 0 || recent(info.Delivered.Last) || recent(info.AckFloor.Last)
 }
@@ -45,7 +45,7 @@ func (w *watch) measure(now time.Time) {
 			continue
 		}
 		d.Lag = d.Lag.Plus(lagOf(s.info, s.waiting.at))
-		d.Asks = d.Asks || asked(s.info, now)
+		d.Asks = d.Asks || isAsking(s.info, now)
 	}
 	w.measured.Store(&d)
 }

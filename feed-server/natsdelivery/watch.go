@@ -100,7 +100,7 @@ func (d *delivery) watch(ctx context.Context, by *worker, lease *stream.Lease) e
 	tick := time.NewTicker(d.cfg.WatchInterval)
 	defer tick.Stop()
 	for {
-		if err := w.look(ctx); err != nil {
+		if err := w.checkDurables(ctx); err != nil {
 			return err
 		}
 		w.note()
@@ -145,34 +145,34 @@ func (w *watch) load(ctx context.Context) error {
 	return nil
 }
 
-// look looks at all durables of the consumer, and publishes what it missed.
-func (w *watch) look(ctx context.Context) error {
+// checkDurables looks at all durables of the consumer, and publishes what it missed.
+func (w *watch) checkDurables(ctx context.Context) error {
 	for _, s := range w.streams {
 		if err := w.looks.Wait(ctx); err != nil {
 			return err
 		}
-		is, err := w.sight(ctx, s)
+		seen, err := w.sight(ctx, s)
 		if err != nil {
 			return err
 		}
 		if s.info == nil {
 			continue
 		}
-		was := w.cursor.Places[s.name]
-		place, lost := judge(was, is)
-		if place, lost, err = w.judgeParts(ctx, s, was, place, lost); err != nil {
+		before := w.cursor.Places[s.name]
+		place, lost := compareSighting(before, seen)
+		if place, lost, err = w.judgeParts(ctx, s, before, place, lost); err != nil {
 			return err
 		}
-		if was != place {
+		if before != place {
 			w.cursor.Places[s.name], w.dirty = place, true
 		}
 		if s.name == wire.NoticeStream(w.cfg.Site) {
-			if err := w.noteTold(ctx, was, place, lost); err != nil {
+			if err := w.noteTold(ctx, before, place, lost); err != nil {
 				return err
 			}
 		}
 		if lost != nil && !s.gapsOnly {
-			w.found(s.name, *lost)
+			w.recordGap(s.name, *lost)
 		}
 	}
 	if err := w.tell(ctx); err != nil {
@@ -186,24 +186,24 @@ func (w *watch) look(ctx context.Context) error {
 
 // judgeParts adds to what was judged of a stream as a whole what its origins' marks
 // show.
-func (w *watch) judgeParts(ctx context.Context, s *watched, was, place wire.DeliveryPlace, lost *missing) (wire.DeliveryPlace, *missing, error) {
-	if was.Epoch != place.Epoch || !was.Created.Equal(place.Created) {
+func (w *watch) judgeParts(ctx context.Context, s *watched, before, place wire.DeliveryPlace, lost *missing) (wire.DeliveryPlace, *missing, error) {
+	if before.Epoch != place.Epoch || !before.Created.Equal(place.Created) {
 		delete(w.cursor.Marks, s.name) // of another stream or durable
 		clear(s.none)
-		was = place
+		before = place
 	}
 	if !w.inParts(s) {
 		return place, lost, nil
 	}
 	if least := w.least(s); least > 0 && lost != nil && lost.Reason == wire.GapRetention {
-		lost = gap(was, max(lost.From, least), lost.To+1) // earlier messages were reported, or are not this consumer's
+		lost = missingBetween(before, max(lost.From, least), lost.To+1) // earlier messages were reported, or are not this consumer's
 	}
-	more, err := w.mark(ctx, s, was)
+	more, err := w.updateMarks(ctx, s, before)
 	if err != nil {
 		return place, nil, err
 	}
 	place.Next, place.Waits = max(place.Next, w.least(s)), false
-	return place, both(lost, more), nil
+	return place, mergeMissing(lost, more), nil
 }
 
 // sight looks at a durable and, after that, at its stream.
@@ -225,36 +225,36 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 	}
 	s.note(info)
 	s.info = info
-	is := sighting{Created: info.Created.UTC(), Floor: info.AckFloor.Stream, Waiting: outstanding(info)}
+	seen := sighting{Created: info.Created.UTC(), Floor: info.AckFloor.Stream, Waiting: outstanding(info)}
 	place := w.cursor.Places[s.name]
-	from := max(place.Next, is.Floor+1)
+	from := max(place.Next, seen.Floor+1)
 	if place.Waits && len(w.cursor.Marks[s.name]) == 0 { // which are looked at otherwise
-		if is.Gone, err = w.gone(ctx, s.name, place.Next); err != nil {
+		if seen.Gone, err = w.hasLeft(ctx, s.name, place.Next); err != nil {
 			return sighting{}, err
 		}
 	}
-	if is.Gone { // looked for at once, and also where a purge moved the floor
+	if seen.Gone { // looked for at once, and also where a purge moved the floor
 		s.waiting, from = waiting{}, place.Next
 	}
-	is.Found = s.waiting.first(ctx, w.cfg.JetStream, s.name, info, from)
+	seen.Found = s.waiting.first(ctx, w.cfg.JetStream, s.name, info, from)
 	epoch, state, err := stream.Epoch(ctx, w.cfg.JetStream, s.name)
 	if err != nil {
 		return sighting{}, err
 	}
-	is.Epoch, is.First, is.Last = epoch, state.FirstSeq, state.LastSeq
+	seen.Epoch, seen.First, seen.Last = epoch, state.FirstSeq, state.LastSeq
 	s.holes = state.NumDeleted > 0
-	is.Acknowledged, _ = strconv.ParseUint(info.Config.Metadata[wire.ConsumerMetadataAfter], 10, 64) // 0 if it is not stated
+	seen.Acknowledged, _ = strconv.ParseUint(info.Config.Metadata[wire.ConsumerMetadataAfter], 10, 64) // 0 if it is not stated
 	switch info.Config.DeliverPolicy {
 	case jetstream.DeliverAllPolicy:
-		is.Start = 1
+		seen.Start = 1
 	case jetstream.DeliverByStartSequencePolicy:
-		is.Start = info.Config.OptStartSeq
+		seen.Start = info.Config.OptStartSeq
 	}
-	return is, nil
+	return seen, nil
 }
 
-// gone reports whether a message that waited left its stream.
-func (w *watch) gone(ctx context.Context, name string, sequence uint64) (bool, error) {
+// hasLeft reports whether a message that waited left its stream.
+func (w *watch) hasLeft(ctx context.Context, name string, sequence uint64) (bool, error) {
 	s, err := w.cfg.JetStream.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, nil

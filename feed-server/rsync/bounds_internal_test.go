@@ -142,7 +142,7 @@ func TestNobodyListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Close()
-	testenv.Await(t, "the kernel knows that the client has gone", is.kernel.gone)
+	testenv.Await(t, "the kernel knows that the client has gone", is.kernel.isClosed)
 	is.looked = 0
 	if err := list(t.Context(), is); !errors.Is(err, errGone) || is.looked > askEvery {
 		t.Errorf("%d names were looked at, %v", is.looked, err)
@@ -176,7 +176,7 @@ func TestQueued(t *testing.T) {
 	}
 	testenv.Await(t, "all is acknowledged", func() bool { return is.kernel.queued() == 0 })
 	is.out.data = 16 << 20
-	if err := is.waits(time.Now(), errTakes); err != nil || is.pace.moved != 16<<20 {
+	if err := is.countWait(time.Now(), errTakes); err != nil || is.pace.moved != 16<<20 {
 		t.Errorf("%d bytes are taken, %v", is.pace.moved, err)
 	}
 }
@@ -213,7 +213,7 @@ func TestPace(t *testing.T) {
 						heard += 4 + c.moves
 						moved += c.moves
 					}
-					err = p.waited(lookEvery, heard, moved, wanted, errAsks)
+					err = p.addWait(lookEvery, heard, moved, wanted, errAsks)
 				}
 				if ended := errors.Is(err, errSlow); ended != (want > 0) || ended && (long < want || long > want+want/2) {
 					t.Errorf("wanted %t: ended after %s, want %s: %v", wanted, long, want, err)

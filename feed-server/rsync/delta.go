@@ -80,7 +80,7 @@ func (d *delta) write(p []byte) error {
 	if d.unchecked += len(p); d.unchecked > checkEvery {
 		d.unchecked = 0
 		if _, public := d.view.instrument(d.instrument); !public {
-			d.over(d.instrument)
+			d.tellWithdrawn(d.instrument)
 			return errOver
 		}
 	}
@@ -155,7 +155,7 @@ func (d *delta) end(a *answer, failure error) error {
 	d.out.bytes(sum)
 	switch {
 	case failure == nil, errors.Is(failure, errOver):
-	case failed(failure):
+	case isFileError(failure):
 		d.damaged(a.origin.instrument, failure)
 		d.fail(failedGeneral, "%s/%s is damaged in the store, and is not kept", a.origin.instrument, a.path)
 	default:

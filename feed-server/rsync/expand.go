@@ -25,13 +25,13 @@ type expansion struct {
 
 // expand returns the sources that a source with wildcards matches; if none matches, the source without wildcards.
 // Errors: the catalog's, ctx's, a refusal.
-func (x *expansion) expand(ctx context.Context, is source) ([]source, error) {
-	path := is.path()
+func (x *expansion) expand(ctx context.Context, given source) ([]source, error) {
+	path := given.path()
 	if len(path) > maxPath {
 		return nil, refuse(exitUnsupported, "a path has more than %d bytes", maxPath)
 	}
 	if !strings.ContainsAny(path, wildcards) {
-		return []source{is}, x.take(path)
+		return []source{given}, x.take(path)
 	}
 	found := []string{""}
 	for literal, pattern := range steps(path) {
@@ -47,11 +47,11 @@ func (x *expansion) expand(ctx context.Context, is source) ([]source, error) {
 	}
 	if len(found) == 0 {
 		plain := func(text string) string { return strings.ReplaceAll(text, `\`, "") }
-		return []source{{plain(is.dir), plain(is.name), is.content}}, nil
+		return []source{{plain(given.dir), plain(given.name), given.content}}, nil
 	}
 	all := make([]source, 0, len(found))
 	for _, path := range found {
-		all = append(all, is.at(path))
+		all = append(all, given.at(path))
 	}
 	return all, nil
 }

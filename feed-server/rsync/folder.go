@@ -84,7 +84,7 @@ func (s *session) children(ctx context.Context, f *folder) (files []item, held i
 	}
 	single := len(files) == 0 && len(f.places) == 1
 	for _, p := range f.places {
-		all, err := s.entries(ctx, p, func(path string) bool { return s.asks(f.name, path) })
+		all, err := s.entries(ctx, p, func(path string) bool { return s.passesFilter(f.name, path) })
 		if err != nil {
 			return nil, held, err
 		}
@@ -126,8 +126,8 @@ func (s *session) children(ctx context.Context, f *folder) (files []item, held i
 	return files, held, nil
 }
 
-// asks reports whether the client's filter accepts an object below a folder of the list, and the folders between them.
-func (s *session) asks(folder, path string) bool {
+// passesFilter reports whether the client's filter accepts an object below a folder of the list, and the folders between them.
+func (s *session) passesFilter(folder, path string) bool {
 	for i, c := range path {
 		if c == '/' && s.filter.excludes(join(folder, path[:i]), true) {
 			return false
@@ -175,7 +175,7 @@ func (s *session) addDir(f *folder, dirs map[string]*folder, name string, day wi
 // entries lists a place. An instrument that is no longer public is reported once, and is empty. Errors: those of the catalog and of goesOn,
 // errNoMemory.
 func (s *session) entries(ctx context.Context, p place, asked func(path string) bool) (entries, error) {
-	if err := s.goesOn(ctx); err != nil {
+	if err := s.checkClient(ctx); err != nil {
 		return entries{}, err
 	}
 	if p.instrument == "" {
@@ -184,7 +184,7 @@ func (s *session) entries(ctx context.Context, p place, asked func(path string) 
 	}
 	all, err := s.view.folder(ctx, p.instrument, p.dir, asked)
 	if errors.Is(err, errOver) {
-		s.over(p.instrument)
+		s.tellWithdrawn(p.instrument)
 		return entries{}, nil
 	}
 	return all, err

@@ -37,8 +37,8 @@ func (k kernel) acknowledge() {
 	})
 }
 
-// gone reports whether the client has closed the connection, though what it sent before may not have been read yet.
-func (k kernel) gone() (gone bool) {
+// isClosed reports whether the client has closed the connection, though what it sent before may not have been read yet.
+func (k kernel) isClosed() (gone bool) {
 	if k.raw == nil {
 		return false
 	}

@@ -257,22 +257,22 @@ func (s *session) sendContent(ctx context.Context, list *fileList, f *folder) er
 	defer sums.stop()
 	var below []waiting
 	for i := range items {
-		is := &items[i]
+		entry := &items[i]
 		if list.size()%askEvery == 0 {
 			if err := s.reserve(list); err != nil {
 				return err
 			}
 		}
-		if is.folder == nil {
-			if err := s.entryFile(list, f, is, sums); err != nil {
+		if entry.folder == nil {
+			if err := s.entryFile(list, f, entry, sums); err != nil {
 				return err
 			}
 			continue
 		}
-		index := s.entryDir(list, is.folder)
+		index := s.entryDir(list, entry.folder)
 		if s.agreed.recurse {
-			below = append(below, waiting{is.folder, index})
-		} else if err := s.sendContent(ctx, list, is.folder); err != nil {
+			below = append(below, waiting{entry.folder, index})
+		} else if err := s.sendContent(ctx, list, entry.folder); err != nil {
 			return err
 		}
 	}
@@ -283,8 +283,8 @@ func (s *session) sendContent(ctx context.Context, list *fileList, f *folder) er
 }
 
 // entryFile sends the entry of a file.
-func (s *session) entryFile(list *fileList, in *folder, is *item, sums *sums) error {
-	s.entry(join(in.name, is.name), 0, is.size, is.at, modeFile)
+func (s *session) entryFile(list *fileList, in *folder, entry *item, sums *sums) error {
+	s.entry(join(in.name, entry.name), 0, entry.size, entry.at, modeFile)
 	if s.options.checksum {
 		sum, err := sums.next()
 		if err != nil {
@@ -292,8 +292,8 @@ func (s *session) entryFile(list *fileList, in *folder, is *item, sums *sums) er
 		}
 		s.out.bytes(sum)
 	}
-	list.addFile(is.file, is.place)
-	s.totalSize += is.size
+	list.addFile(entry.file, entry.place)
+	s.totalSize += entry.size
 	return s.out.err
 }
 

@@ -96,11 +96,11 @@ func class(p string, b byte) (in bool, rest string, ok bool) {
 			p = p[len("[:")+len(name)+len(":]"):]
 			continue
 		}
-		from := take(&p)
+		from := takeByte(&p)
 		to := from
 		if len(p) > 1 && p[0] == '-' && p[1] != ']' {
 			p = p[1:]
-			to = take(&p)
+			to = takeByte(&p)
 		}
 		in = in || from <= b && b <= to
 	}
@@ -122,8 +122,8 @@ func className(p string) (name string, is bool) {
 	return name, closed && colon
 }
 
-// take is the next byte that is meant by itself.
-func take(p *string) byte {
+// takeByte is the next byte that is meant by itself.
+func takeByte(p *string) byte {
 	if (*p)[0] == '\\' && len(*p) > 1 {
 		*p = (*p)[1:]
 	}

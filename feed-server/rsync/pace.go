@@ -78,10 +78,10 @@ type pace struct {
 	heard, moved         int64
 }
 
-// waited records that a client was waited for, and for which of its duties. Heard are all bytes that came from it since
+// addWait records that a client was waited for, and for which of its duties. Heard are all bytes that came from it since
 // the connection began. Moved are the bytes of names and requests, and of lists and files that it took, but not of
 // keep-alives. Errors: errSlow, if the client is to be cut off.
-func (p *pace) waited(long time.Duration, heard, moved int64, wanted bool, duty *slow) error {
+func (p *pace) addWait(long time.Duration, heard, moved int64, wanted bool, duty *slow) error {
 	p.silent += long
 	p.still += long
 	if heard > p.heard {
@@ -110,10 +110,10 @@ func earned(bytes int64) time.Duration {
 	return time.Duration(float64(time.Second) * float64(bytes) / leastPace)
 }
 
-// waits records that the client was waited for since a time. Errors: errSlow.
-func (s *session) waits(since time.Time, duty *slow) error {
+// countWait records that the client was waited for since a time. Errors: errSlow.
+func (s *session) countWait(since time.Time, duty *slow) error {
 	taken := max(0, s.out.data-s.unwritten-s.kernel.queued()) // what a slow link has not carried yet is not taken
-	return s.pace.waited(time.Since(since), s.in.read.Load(), taken+s.in.data.Load(), s.turns.Wanted(), duty)
+	return s.pace.addWait(time.Since(since), s.in.read.Load(), taken+s.in.data.Load(), s.turns.Wanted(), duty)
 }
 
 // patience is how long a read may take.
@@ -208,7 +208,7 @@ func (p patient) readNames(b []byte) (int, error) {
 	for {
 		since := time.Now()
 		n, err := p.readBy(b, since.Add(lookEvery), nil)
-		if err := p.waits(since, errNames); err != nil {
+		if err := p.countWait(since, errNames); err != nil {
 			return 0, err
 		}
 		if n > 0 || err != nil {
@@ -290,7 +290,7 @@ func (p paced) writePart(part []byte) (written int, err error) {
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return written, ofClient(err)
 		}
-		if err := p.waits(since, errTakes); err != nil {
+		if err := p.countWait(since, errTakes); err != nil {
 			return written, err
 		}
 	}

@@ -123,37 +123,37 @@ func (r *requests) read(ctx context.Context) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	is := &request{index: index}
+	next := &request{index: index}
 	switch {
 	case index == ndxDone:
-		return is, nil
+		return next, nil
 	case index == ndxDeleted:
-		for i := range is.deleted {
-			if is.deleted[i], err = r.in.varint(); err != nil {
+		for i := range next.deleted {
+			if next.deleted[i], err = r.in.varint(); err != nil {
 				return nil, err
 			}
 		}
-		return is, nil
+		return next, nil
 	case index < 0:
 		return nil, malformed("index %d", index)
 	}
-	if is.flags, err = r.in.short(); err != nil {
+	if next.flags, err = r.in.short(); err != nil {
 		return nil, err
 	}
-	if is.flags&itemBasisFollows != 0 {
-		if is.basis, err = r.in.byte(); err != nil {
+	if next.flags&itemBasisFollows != 0 {
+		if next.basis, err = r.in.byte(); err != nil {
 			return nil, err
 		}
 	}
-	if is.hasOther = is.flags&itemNameFollows != 0; is.hasOther {
-		if is.other, err = r.in.text(maxBasisName); err != nil {
+	if next.hasOther = next.flags&itemNameFollows != 0; next.hasOther {
+		if next.other, err = r.in.text(maxBasisName); err != nil {
 			return nil, err
 		}
 	}
-	if is.transfers() && !r.dryRun {
-		is.blocks, err = r.readBlocks(ctx)
+	if next.transfers() && !r.dryRun {
+		next.blocks, err = r.readBlocks(ctx)
 	}
-	return is, err
+	return next, err
 }
 
 // readBlocks reads the sums of the file that a client has.

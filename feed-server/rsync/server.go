@@ -275,7 +275,7 @@ func (s *session) waitForTurn(ctx context.Context) (done func(), err error) {
 			return done, nil
 		case <-look.C:
 		}
-		if err := s.goesOn(ctx); err != nil {
+		if err := s.checkClient(ctx); err != nil {
 			cancel()
 			if done := <-taken; done != nil {
 				done()

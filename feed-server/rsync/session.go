@@ -97,12 +97,12 @@ func (s *session) tick(ctx context.Context) error {
 	if s.looked++; s.looked%askEvery != 0 {
 		return nil
 	}
-	return s.goesOn(ctx)
+	return s.checkClient(ctx)
 }
 
-// goesOn is called now and then in work that may take long while nothing is sent: it sends the client a keep-alive,
+// checkClient is called now and then in work that may take long while nothing is sent: it sends the client a keep-alive,
 // and notices when the client is gone. Errors: ctx's, the connection's, the filter's refusal.
-func (s *session) goesOn(ctx context.Context) error {
+func (s *session) checkClient(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (s *session) goesOn(ctx context.Context) error {
 	switch {
 	case s.out.err != nil:
 		return s.out.err
-	case s.kernel.gone():
+	case s.kernel.isClosed():
 		return errGone
 	}
 	return s.filter.failed
@@ -139,8 +139,8 @@ func (s *session) fail(flag int32, format string, args ...any) {
 	s.say(frameError, format, args...)
 }
 
-// over reports to a client that an instrument is not public any more, once.
-func (s *session) over(instrument string) {
+// tellWithdrawn reports to a client that an instrument is not public any more, once.
+func (s *session) tellWithdrawn(instrument string) {
 	if s.told[instrument] {
 		return
 	}

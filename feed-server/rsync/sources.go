@@ -90,45 +90,45 @@ func (s *session) hold(bytes int64) bool {
 }
 
 // add adds one source to the list.
-func (s *session) add(ctx context.Context, t *top, is source) error {
+func (s *session) add(ctx context.Context, t *top, src source) error {
 	if err := s.tick(ctx); err != nil {
 		return err
 	}
-	kind, file, day, err := s.view.look(ctx, is.path())
+	kind, file, day, err := s.view.findPath(ctx, src.path())
 	if err != nil {
 		return err
 	}
-	if kind == isMissing || kind == isFile && is.content {
+	if kind == isMissing || kind == isFile && src.content {
 		if !s.options.skipMissing {
-			s.fail(failedGeneral, "nothing public is here as %q: it may have been received more than %s ago", "/"+is.path(), days(s.cfg.Window))
+			s.fail(failedGeneral, "nothing public is here as %q: it may have been received more than %s ago", "/"+src.path(), days(s.cfg.Window))
 		}
 		return nil
 	}
-	if is.name != "." && s.filter.excludes(is.name, kind == isFolder) || s.filter.failed != nil {
+	if src.name != "." && s.filter.excludes(src.name, kind == isFolder) || s.filter.failed != nil {
 		return s.filter.failed
 	}
 	if kind == isFolder && !s.options.recurse && !s.options.dirs {
-		s.say(frameWarning, "skipping directory %s: ask for it with -r or -a", is.name)
+		s.say(frameWarning, "skipping directory %s: ask for it with -r or -a", src.name)
 		return nil
 	}
-	at := placeOf(is.path())
-	if is.name == "." {
+	at := placeOf(src.path())
+	if src.name == "." {
 		t.dot, t.content, t.top, t.day = true, true, true, max(t.day, day)
 		if !t.has(at) {
 			t.places = append(t.places, at)
 		}
 		return nil
 	}
-	s.addNamed(t, is, kind, file, day, at)
+	s.addNamed(t, src, kind, file, day, at)
 	return nil
 }
 
 // addNamed adds a named file or folder, and the folders above it.
-func (s *session) addNamed(t *top, is source, kind kind, found file, day wire.Day, at place) {
-	parent, elements := &t.folder, strings.Split(is.name, "/")
+func (s *session) addNamed(t *top, src source, kind kind, found file, day wire.Day, at place) {
+	parent, elements := &t.folder, strings.Split(src.name, "/")
 	for _, name := range elements[:len(elements)-1] {
 		if parent = parent.child(name); parent == nil {
-			s.leave(leftOut{1, is.name}) // a file has that name
+			s.leave(leftOut{1, src.name}) // a file has that name
 			return
 		}
 		parent.day = max(parent.day, day, found.day)
@@ -141,17 +141,17 @@ func (s *session) addNamed(t *top, is source, kind kind, found file, day wire.Da
 			at.dir = manifest.Dir(at.dir)
 			parent.put(name, &named{file: found, place: at})
 		case other.folder != nil:
-			s.leave(leftOut{1, is.name})
+			s.leave(leftOut{1, src.name})
 		}
 		return
 	}
 	d := parent.child(name)
 	if d == nil {
-		s.leave(leftOut{1, is.name})
+		s.leave(leftOut{1, src.name})
 		return
 	}
 	d.day, d.implied, d.top = max(d.day, day), false, true
-	if s.options.recurse || is.content {
+	if s.options.recurse || src.content {
 		d.content = true
 		if !d.has(at) {
 			d.places = append(d.places, at)

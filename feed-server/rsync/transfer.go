@@ -108,9 +108,9 @@ func (t *transfer) await(ctx context.Context) error {
 				return t.requests.err
 			}
 			t.requests.unread = is
-			return t.waits(since, errAsks)
+			return t.countWait(since, errAsks)
 		case <-look.C:
-			if err := t.waits(since, errAsks); err != nil {
+			if err := t.countWait(since, errAsks); err != nil {
 				return err
 			}
 			if t.keepAlive(); t.out.err != nil {
@@ -211,7 +211,7 @@ func (t *transfer) answer(ctx context.Context, a *answer) error {
 	case t.phase == lastPhase:
 		return malformed("a file is asked for after the last one")
 	case a.record == nil:
-		return t.gone(a, "it is not published any more")
+		return t.refuseFile(a, "it is not published any more")
 	case t.options.dryRun:
 		t.echo(a.request)
 		return t.out.err
@@ -221,14 +221,14 @@ func (t *transfer) answer(ctx context.Context, a *answer) error {
 }
 
 // echo repeats what was asked.
-func (t *transfer) echo(is *request) {
-	t.out.index(is.index)
-	t.out.short(is.flags)
-	if is.flags&itemBasisFollows != 0 {
-		t.out.byte(is.basis)
+func (t *transfer) echo(asked *request) {
+	t.out.index(asked.index)
+	t.out.short(asked.flags)
+	if asked.flags&itemBasisFollows != 0 {
+		t.out.byte(asked.basis)
 	}
-	if is.hasOther {
-		t.out.vtext(is.other)
+	if asked.hasOther {
+		t.out.vtext(asked.other)
 	}
 }
 
@@ -251,23 +251,23 @@ func (t *transfer) done() error {
 	return t.out.err
 }
 
-// gone reports that a file of the list is not available.
-func (t *transfer) gone(a *answer, why string) error {
+// refuseFile reports that a file of the list is not available.
+func (t *transfer) refuseFile(a *answer, why string) error {
 	t.fail(failedVanished, "%s/%s is not sent: %s", a.origin.instrument, a.path, why)
 	t.out.messageInt(frameNoSend, a.index)
 	return t.out.err
 }
 
-// failed reports whether a file of an error cannot be had, as distinct from all files.
-func failed(err error) bool {
+// isFileError reports whether a file of an error cannot be had, as distinct from all files.
+func isFileError(err error) bool {
 	return errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)
 }
 
 // send sends a file.
 func (t *transfer) send(ctx context.Context, a *answer) error {
 	if _, public := t.view.instrument(a.origin.instrument); !public {
-		t.over(a.origin.instrument)
-		return t.gone(a, errOver.Error())
+		t.tellWithdrawn(a.origin.instrument)
+		return t.refuseFile(a, errOver.Error())
 	}
 	var data []byte
 	if a.done != nil {
@@ -300,11 +300,11 @@ func (t *transfer) send(ctx context.Context, a *answer) error {
 
 // unreadable is for a file that cannot be read before anything of it was sent.
 func (t *transfer) unreadable(a *answer, err error) error {
-	if !failed(err) {
+	if !isFileError(err) {
 		return fmt.Errorf("%s/%s: %w", a.origin.instrument, a.path, err)
 	}
 	t.damaged(a.origin.instrument, err)
-	return t.gone(a, "it is damaged in the store")
+	return t.refuseFile(a, "it is damaged in the store")
 }
 
 func (t *transfer) damaged(instrument string, err error) {

@@ -104,8 +104,8 @@ func (v *view) instrument(name string) (wire.InstrumentEntry, bool) {
 	return in, known && v.decide(in, time.Time{})
 }
 
-// shows reports whether everybody may see an object.
-func (v *view) shows(in wire.InstrumentEntry, r *wire.Record) bool {
+// isPublic reports whether everybody may see an object.
+func (v *view) isPublic(in wire.InstrumentEntry, r *wire.Record) bool {
 	return r.State == wire.StateCurrent && !r.ReceivedAt.Before(v.since) && v.decide(in, r.ObservedEnd())
 }
 
@@ -279,7 +279,7 @@ func (l *lister) read(day *catalog.Day) error {
 		}
 		r := day.Records[i]
 		name, _, deeper := strings.Cut(rest, "/")
-		if !l.shows(l.in, r) {
+		if !l.isPublic(l.in, r) {
 			continue
 		}
 		if !isName(name) {
@@ -358,7 +358,7 @@ func (v *view) find(ctx context.Context, instrument, path string, of wire.Day) (
 	}
 	from := sort.Search(len(day.Records), func(i int) bool { return day.Path(i) >= path })
 	for i := from; i < len(day.Records) && day.Path(i) == path; i++ { // the newest is the last
-		if v.shows(in, day.Records[i]) {
+		if v.isPublic(in, day.Records[i]) {
 			r = day.Records[i]
 		}
 	}
@@ -384,8 +384,8 @@ func (v *view) findAll(ctx context.Context, files []*fetched) error {
 	return nil
 }
 
-// look returns what a path of the module is. Errors: those of the catalog.
-func (v *view) look(ctx context.Context, path string) (is kind, f file, day wire.Day, err error) {
+// findPath returns what a path of the module is. Errors: those of the catalog.
+func (v *view) findPath(ctx context.Context, path string) (is kind, f file, day wire.Day, err error) {
 	if path == "" {
 		return isFolder, file{}, wire.DayOf(time.Now()), nil
 	}
@@ -439,7 +439,7 @@ func (v *view) holds(ctx context.Context, in wire.InstrumentEntry, d wire.RootDa
 	}
 	from := sort.Search(len(day.Records), func(i int) bool { return day.Path(i) >= l.prefix })
 	for i := from; i < len(day.Records) && strings.HasPrefix(day.Path(i), l.prefix); i++ {
-		if v.shows(in, day.Records[i]) {
+		if v.isPublic(in, day.Records[i]) {
 			return true, nil
 		}
 	}

@@ -63,9 +63,9 @@ func placeOf(feed, consumer, delivery string) string {
 	}
 }
 
-// ask returns what a request asks for, or the problem if it may not have it. Delivery is the
+// authorize returns what a request asks for, or the problem if it may not have it. Delivery is the
 // delivery by which it comes, or empty for any.
-func (s *Server) ask(r *http.Request, delivery string) (asked, *problem.Problem) {
+func (s *Server) authorize(r *http.Request, delivery string) (asked, *problem.Problem) {
 	if s.draining.Load() {
 		return asked{}, problem.New(http.StatusServiceUnavailable, "%v", errDraining).After(retrySoon)
 	}
@@ -270,17 +270,17 @@ func (s *Server) review(snapshot *registry.Snapshot) {
 }
 
 func (c *connection) review(snapshot *registry.Snapshot) error {
-	was := c.selection
-	is, err := snapshot.Select(was.Consumer.Consumer)
+	before := c.selection
+	after, err := snapshot.Select(before.Consumer.Consumer)
 	switch {
-	case err != nil, is.Consumer.UID != was.Consumer.UID, is.Feed.UID != was.Feed.UID, is.Consumer.Delivery != was.Consumer.Delivery:
+	case err != nil, after.Consumer.UID != before.Consumer.UID, after.Feed.UID != before.Feed.UID, after.Consumer.Delivery != before.Consumer.Delivery:
 		return errGone
 	case !c.who.Holds(snapshot):
 		return errRevoked
-	case !reflect.DeepEqual(is.Consumer.Flow, was.Consumer.Flow), is.Notices != was.Notices, is.Telemetry != was.Telemetry:
+	case !reflect.DeepEqual(after.Consumer.Flow, before.Consumer.Flow), after.Notices != before.Notices, after.Telemetry != before.Telemetry:
 		return errChanged
 	}
-	filter, p := grant(snapshot, is, c.who)
+	filter, p := grant(snapshot, after, c.who)
 	if p != nil {
 		return errRevoked
 	}

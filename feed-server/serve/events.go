@@ -19,7 +19,7 @@ import (
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	// Any page may ask: what a browser would add by itself it leaves out then.
 	w.Header().Set("Access-Control-Allow-Origin", "*")
-	a, p := s.ask(r, wire.DeliveryServerSentEvents)
+	a, p := s.authorize(r, wire.DeliveryServerSentEvents)
 	if p != nil {
 		s.refuse(w, r, p)
 		return
@@ -121,7 +121,7 @@ func (o *events) send(ctx context.Context, fill func(*pieces)) (int, error) {
 		return 0, context.Cause(ctx)
 	}
 	p := &pieces{buffer: (*buffer)[:0], write: func(b []byte) error {
-		if err := allow(ctx, o.control); err != nil {
+		if err := setDeadline(ctx, o.control); err != nil {
 			return err
 		}
 		_, err := o.w.Write(b)

@@ -19,7 +19,7 @@ const (
 // serveSampling answers what asks for a rate of observations.
 func (s *Server) serveSampling(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Access-Control-Allow-Origin", "*") // the token is shown by the page itself
-	a, p := s.ask(r, "")
+	a, p := s.authorize(r, "")
 	if p == nil {
 		p = s.mayAskForRates(a, r)
 	}

@@ -120,7 +120,7 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*") // credentials are shown by the page itself, or not at all
 	h.Set("Cache-Control", "no-store")
-	a, p := s.ask(r, "")
+	a, p := s.authorize(r, "")
 	if is := a.selection.Consumer.Delivery; p == nil && is == wire.DeliveryNATS {
 		p = problem.New(http.StatusNotFound, "FeedConsumer %s has delivery %s, which takes no tickets", a.selection.Consumer.Consumer, is)
 	}

@@ -34,7 +34,7 @@ const (
 
 // serveWebSocket answers GET /feeds/{feed}/ws.
 func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
-	a, p := s.ask(r, wire.DeliveryWebSocket)
+	a, p := s.authorize(r, wire.DeliveryWebSocket)
 	if p != nil {
 		s.refuse(w, r, p)
 		return
@@ -146,7 +146,7 @@ func (o *socket) write(ctx context.Context, entries []session.Entry, place wire.
 // behind them; it gets its place again.
 func (o *socket) beat(ctx context.Context, place wire.FeedToken) (bytes int, err error) {
 	// Pings and pongs are written under the same deadline, which may be over.
-	if err := allow(ctx, o.raw); err != nil {
+	if err := setDeadline(ctx, o.raw); err != nil {
 		return 0, err
 	}
 	busy := time.Now().Before(o.taken)
@@ -194,7 +194,7 @@ func (o *socket) send(ctx context.Context, kind websocket.MessageType, fill func
 	p := &pieces{buffer: (*buffer)[:0]}
 	defer func() { o.wrote(p.bytes) }()
 	p.write = func(b []byte) (err error) {
-		if err := allow(ctx, o.raw); err != nil {
+		if err := setDeadline(ctx, o.raw); err != nil {
 			return err
 		}
 		if w == nil {
@@ -207,7 +207,7 @@ func (o *socket) send(ctx context.Context, kind websocket.MessageType, fill func
 	}
 	fill(p)
 	if !p.flushed {
-		if err := allow(ctx, o.raw); err != nil {
+		if err := setDeadline(ctx, o.raw); err != nil {
 			return 0, err
 		}
 		return p.bytes, o.conn.Write(context.Background(), kind, p.buffer)
@@ -218,9 +218,9 @@ func (o *socket) send(ctx context.Context, kind websocket.MessageType, fill func
 	return p.bytes, w.Close()
 }
 
-// allow gives a client its time for what is written next. If the connection is to end, that is
+// setDeadline gives a client its time for what is written next. If the connection is to end, that is
 // little: its end may set the same deadline at the same time.
-func allow(ctx context.Context, to interface{ SetWriteDeadline(time.Time) error }) error {
+func setDeadline(ctx context.Context, to interface{ SetWriteDeadline(time.Time) error }) error {
 	err := to.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err == nil && ctx.Err() != nil {
 		err = to.SetWriteDeadline(time.Now().Add(lastWrite))

@@ -28,8 +28,8 @@ type newest struct {
 	left uint64
 }
 
-// came notes a notice that is offered. One of backfill counts only once it is given.
-func (b *backfill) came(m *hub.Message, at time.Time) {
+// noteOffered notes a notice that is offered. One of backfill counts only once it is given.
+func (b *backfill) noteOffered(m *hub.Message, at time.Time) {
 	if m.Backfill {
 		return
 	}

@@ -57,7 +57,7 @@ func (c *conflater) offer(src *source, epoch string, messages []*hub.Message, no
 			at := part.Time()
 			if part.Kind == wire.RecordNotice {
 				at = part.When()
-				c.backfill.came(part, at)
+				c.backfill.noteOffered(part, at)
 			} else if d := part.Datagrams(); len(d) > 0 {
 				at = d[0].ReceivedAt
 			}
@@ -127,8 +127,8 @@ func (c *conflater) take(into []Entry, most int, now time.Time, wanted func(*hub
 	}
 }
 
-// tell reports to the meter what was replaced and sampled since its last call.
-func (c *conflater) tell(m Meter) {
+// reportDropped reports to the meter what was replaced and sampled since its last call.
+func (c *conflater) reportDropped(m Meter) {
 	if all := c.latest.Replaced() + c.backfill.replaced; all > c.replaced {
 		m.Dropped(DroppedReplaced, all-c.replaced)
 		c.replaced = all
@@ -150,7 +150,7 @@ func (c *conflater) place(reached wire.FeedToken) wire.FeedToken {
 		if p.telemetry {
 			place = &reached.Telemetry
 		}
-		at := before(p.epoch, p.message.Sequence, firstOf(p.message))
+		at := placeBefore(p.epoch, p.message.Sequence, firstOf(p.message))
 		// If the stream was recreated since, waiting messages of the old one are before all of the new
 		// one.
 		if at.Epoch != place.Epoch || at.Sequence < place.Sequence || at.Sequence == place.Sequence && at.Index < place.Index {

@@ -31,7 +31,7 @@ func newConflating(interval time.Duration, urgent bool) (*conflating, error) {
 func (c *conflating) offer(s *Session, src *source, b hub.Batch, now time.Time) {
 	c.conflater.offer(src, b.Epoch, b.Messages, now)
 	if items, _ := c.latest.Waiting(); items > 0 && s.urgent {
-		c.waits(s)
+		c.announce(s)
 	}
 	if all := c.latest.Overflowed(); all > c.overflowed {
 		c.gap(s, s.gap(src.stream, wire.Gap{To: s.placeOf(src).String(), Count: all - c.overflowed, Exact: true, Reason: wire.GapOverflow}, now))
@@ -47,8 +47,8 @@ func (c *conflating) take(s *Session, into []Entry, most int, reached wire.FeedT
 	}
 	c.gaps = nil
 	entries, next := c.conflater.take(into, most, now, s.wanted)
-	c.taken(s, len(entries) > 0)
-	c.tell(s.cfg.Meter)
+	c.cancel(s, len(entries) > 0)
+	c.reportDropped(s.cfg.Meter)
 	place := c.place(reached)
 	for i := range entries {
 		entries[i].Token = s.place

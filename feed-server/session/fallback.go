@@ -68,13 +68,13 @@ func (s *Session) fallBack(src *source, entries []Entry, most hub.Most, now time
 	}
 	begin := len(entries)
 	entries, _ = f.conflater.take(entries, most.Bytes, now, s.wanted)
-	f.conflater.tell(s.cfg.Meter)
+	f.conflater.reportDropped(s.cfg.Meter)
 	for i := range entries[begin:] {
 		entries[begin+i].Token = s.token
 	}
 	if items, _ := f.conflater.latest.Waiting(); items == 0 { // the place is reached with the last of them
 		epoch, next := src.cursor.Place()
-		*s.placeOf(src) = before(epoch, next, 0)
+		*s.placeOf(src) = placeBefore(epoch, next, 0)
 		src.fallback = nil
 		if len(entries) > 0 {
 			entries[len(entries)-1].Token = s.token

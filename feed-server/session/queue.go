@@ -55,7 +55,7 @@ func (s *Session) fill(ctx context.Context, some chan<- struct{}) error {
 			s.put(src, b, now)
 		}
 		if looked {
-			s.given()
+			s.notePositions()
 			select {
 			case some <- struct{}{}:
 			default:
@@ -73,12 +73,12 @@ func (s *Session) put(src *source, b hub.Batch, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b.Missing != nil {
-		s.passed(src, b)
+		s.advancePlace(src, b)
 		s.queue.gap(s, s.missing(src, *b.Missing, now))
 		return
 	}
 	s.queue.offer(s, src, b, now)
-	s.passed(src, b)
+	s.advancePlace(src, b)
 	if n := len(b.Messages); n > 0 {
 		src.at = b.Messages[n-1].At
 	}

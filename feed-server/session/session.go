@@ -105,7 +105,7 @@ func New(ctx context.Context, cfg Config) (*Session, error) {
 		return nil, err
 	}
 	s.place = s.token
-	s.given() // a client that never takes anything is behind from here
+	s.notePositions() // a client that never takes anything is behind from here
 	var err error
 	switch {
 	case cfg.Flow.Mode == wire.FlowLatest || cfg.Flow.Mode == wire.FlowSample:
@@ -155,9 +155,9 @@ func (s *Session) runAll(ctx context.Context) error {
 			if err := s.write(ctx, entries, s.token); err != nil {
 				return err
 			}
-			s.given()
+			s.notePositions()
 		case looked: // nothing of what came is wanted
-			s.given()
+			s.notePositions()
 		default:
 			err := s.beatOr(ctx, now, s.token, func(until time.Time) error { return s.idle(ctx, until) })
 			if err == nil {
@@ -202,7 +202,7 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 		}
 		looked = true
 		if b.Missing != nil {
-			s.passed(src, b)
+			s.advancePlace(src, b)
 			entries = append(entries, s.record(s.missing(src, *b.Missing, now)))
 			continue
 		}
@@ -212,13 +212,13 @@ func (s *Session) gather(into []Entry, now time.Time) (entries []Entry, looked b
 			continue
 		}
 		for _, m := range b.Messages {
-			*s.placeOf(src) = behind(b.Epoch, m)
+			*s.placeOf(src) = placeAfter(b.Epoch, m)
 			entries = append(entries, Entry{Message: m, Token: s.token})
 			bytes -= len(m.Data)
 			src.at = m.At
 		}
 		if len(b.Messages) == 0 || b.Messages[len(b.Messages)-1].Sequence+1 < b.Next {
-			s.passed(src, b)
+			s.advancePlace(src, b)
 			if len(entries) > 0 { // messages behind the last one are not wanted
 				entries[len(entries)-1].Token = s.token
 			}
@@ -234,15 +234,17 @@ func (s *Session) turn() {
 	}
 }
 
-// passed moves a source's place to before what comes next.
-func (s *Session) passed(src *source, b hub.Batch) {
+// advancePlace moves a source's place to before what comes next.
+func (s *Session) advancePlace(src *source, b hub.Batch) {
 	if b.Next > 0 {
-		*s.placeOf(src) = before(b.Epoch, b.Next, 0)
+		*s.placeOf(src) = placeBefore(b.Epoch, b.Next, 0)
 	}
 }
 
-// behind is the place behind a whole message.
-func behind(epoch string, m *hub.Message) wire.ResumeToken { return before(epoch, m.Sequence+1, 0) }
+// placeAfter is the place behind a whole message.
+func placeAfter(epoch string, m *hub.Message) wire.ResumeToken {
+	return placeBefore(epoch, m.Sequence+1, 0)
+}
 
 // write gives the client entries, and learns how quickly it takes them.
 func (s *Session) write(ctx context.Context, entries []Entry, place wire.FeedToken) error {
@@ -269,9 +271,9 @@ func (s *Session) write(ctx context.Context, entries []Entry, place wire.FeedTok
 	return nil
 }
 
-// given notes where the sources are: all before that was written, waits in the queue
+// notePositions notes where the sources are: all before that was written, waits in the queue
 // or is not wanted.
-func (s *Session) given() {
+func (s *Session) notePositions() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.behind = s.behind[:0]

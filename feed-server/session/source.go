@@ -44,7 +44,7 @@ func (s *Session) open(ctx context.Context) error {
 		s.sources = append(s.sources, src)
 		epoch, next := c.Place()
 		if token.Epoch == "" {
-			token = before(epoch, next, 0)
+			token = placeBefore(epoch, next, 0)
 		}
 		*s.placeOf(src) = token
 		return nil
@@ -72,8 +72,8 @@ func (s *Session) placeOf(src *source) *wire.ResumeToken {
 	return &s.token.Notices
 }
 
-// before is the place before a datagram, or before a whole message.
-func before(epoch string, sequence uint64, index uint32) wire.ResumeToken {
+// placeBefore is the place before a datagram, or before a whole message.
+func placeBefore(epoch string, sequence uint64, index uint32) wire.ResumeToken {
 	if index > 0 {
 		return wire.ResumeToken{Epoch: epoch, Sequence: sequence, Index: index - 1}
 	}

@@ -21,16 +21,16 @@ type announcement struct {
 	announced, writing bool
 }
 
-// waits records that something waits to be written.
-func (a *announcement) waits(s *Session) {
+// announce records that something waits to be written.
+func (a *announcement) announce(s *Session) {
 	if !a.announced && !a.writing {
 		a.announced = true
 		s.cfg.Priorities.Waits()
 	}
 }
 
-// taken undoes that: what waited is about to be written, or nothing does.
-func (a *announcement) taken(s *Session, writing bool) {
+// cancel undoes that: what waited is about to be written, or nothing does.
+func (a *announcement) cancel(s *Session, writing bool) {
 	a.close(s)
 	a.writing = writing
 }
@@ -58,10 +58,10 @@ type urgentQueue struct {
 func (q *urgentQueue) offer(s *Session, src *source, b hub.Batch, now time.Time) {
 	for _, m := range b.Messages {
 		place := wire.ResumeToken{Epoch: b.Epoch, Sequence: m.Sequence, Index: m.Last}
-		*s.placeOf(src) = behind(b.Epoch, m)
+		*s.placeOf(src) = placeAfter(b.Epoch, m)
 		if len(q.entries) >= urgentMessages || q.bytes+len(m.Data) > urgentBytes && len(q.entries) > 0 {
 			if q.lost.Count > 0 && q.stream != src.stream {
-				q.tell(s, now)
+				q.flushLost(s, now)
 			}
 			if q.lost.Count == 0 {
 				q.stream, q.lost = src.stream, wire.Gap{From: place.String(), Exact: true, Reason: wire.GapOverflow}
@@ -70,13 +70,13 @@ func (q *urgentQueue) offer(s *Session, src *source, b hub.Batch, now time.Time)
 			q.lost.To = place.String()
 			continue
 		}
-		q.tell(s, now)
+		q.flushLost(s, now)
 		q.push(s, Entry{Message: m, Token: s.token})
 	}
 }
 
-// tell writes the gap record of messages that did not fit, if there are any.
-func (q *urgentQueue) tell(s *Session, now time.Time) {
+// flushLost writes the gap record of messages that did not fit, if there are any.
+func (q *urgentQueue) flushLost(s *Session, now time.Time) {
 	if q.lost.Count > 0 {
 		q.gap(s, s.gap(q.stream, q.lost, now))
 		q.lost = wire.Gap{}
@@ -84,7 +84,7 @@ func (q *urgentQueue) tell(s *Session, now time.Time) {
 }
 
 func (q *urgentQueue) push(s *Session, e Entry) {
-	q.waits(s)
+	q.announce(s)
 	q.entries = append(q.entries, e)
 	q.bytes += len(e.Payload())
 }
@@ -100,7 +100,7 @@ func (q *urgentQueue) gap(s *Session, g wire.Gap) {
 
 func (q *urgentQueue) take(s *Session, into []Entry, most int, reached wire.FeedToken, now time.Time) ([]Entry, wire.FeedToken, time.Time) {
 	if len(q.entries) == 0 {
-		q.tell(s, now)
+		q.flushLost(s, now)
 	}
 	n, bytes := 0, 0
 	for ; n < len(q.entries); n++ {
@@ -123,7 +123,7 @@ func (q *urgentQueue) take(s *Session, into []Entry, most int, reached wire.Feed
 		}
 		q.gaps = nil
 	}
-	q.taken(s, len(into) > 0)
+	q.cancel(s, len(into) > 0)
 	if len(into) > 0 {
 		into[len(into)-1].Token = reached
 	}

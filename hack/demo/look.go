@@ -19,8 +19,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// look asks whether data flows, waits until the archive lists everything that was sent, shows it, and compares the bytes.
-func (d *demo) look(ctx context.Context, s sent) error {
+// verifyArchive asks whether data flows, waits until the archive lists everything that was sent, shows it, and compares the bytes.
+func (d *demo) verifyArchive(ctx context.Context, s sent) error {
 	if err := d.lookAtFlow(ctx); err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func (d *demo) up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.look(ctx, s); err != nil {
+	if err := d.verifyArchive(ctx, s); err != nil {
 		return err
 	}
 	d.p.Line("all is as it should be, after %.0f s: %.0f s for parts, images and cluster, %.0f s from there to data in the archive",

@@ -133,7 +133,7 @@ func (r *readers) ask(ctx context.Context, url string) {
 func (r *readers) take() counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	is := r.counts
-	is.took, r.since, r.counts = time.Since(r.since), time.Now(), counts{}
-	return is
+	counted := r.counts
+	counted.took, r.since, r.counts = time.Since(r.since), time.Now(), counts{}
+	return counted
 }

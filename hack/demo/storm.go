@@ -51,7 +51,7 @@ func (d *demo) storm(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() {
-		if calm := d.calm(context.WithoutCancel(ctx)); err == nil {
+		if calm := d.endStorm(context.WithoutCancel(ctx)); err == nil {
 			err = calm
 		}
 	}()
@@ -116,16 +116,16 @@ func (d *demo) declareStorm(ctx context.Context, began time.Time) error {
 // waitCalm waits until the pods of an earlier storm have gone: else nothing is to be seen.
 func (d *demo) waitCalm(ctx context.Context) error {
 	return await(ctx, func() error {
-		is := moment{}
-		if err := d.pods(ctx, &is); err != nil || !is.grown() {
+		current := moment{}
+		if err := d.pods(ctx, &current); err != nil || !current.hasGrown() {
 			return err
 		}
-		return fmt.Errorf("%d feed servers and %d gateways are ready before the level begins, so the storm would show no growth: reset spec.replicas", is.ready.servers, is.ready.gateways)
+		return fmt.Errorf("%d feed servers and %d gateways are ready before the level begins, so the storm would show no growth: reset spec.replicas", current.ready.servers, current.ready.gateways)
 	})
 }
 
-// calm removes what declareStorm declared.
-func (d *demo) calm(ctx context.Context) error {
+// endStorm removes what declareStorm declared.
+func (d *demo) endStorm(ctx context.Context) error {
 	for resource, patch := range map[string]string{
 		"site": `{"spec":{"spaceWeather":null,"surge":null}}`, "feedserver": `{"spec":{"service":{"type":"ClusterIP"}}}`,
 	} {
@@ -195,8 +195,8 @@ type moment struct {
 	receipts int
 }
 
-// grown says whether as many pods are ready as the level asks for.
-func (m *moment) grown() bool {
+// hasGrown says whether as many pods are ready as the level asks for.
+func (m *moment) hasGrown() bool {
 	return m.ready.servers >= stormServers && m.ready.gateways >= stormGateways
 }
 
@@ -215,20 +215,20 @@ func (d *demo) watchStorm(ctx context.Context, began time.Time, readers *readers
 			readers.rate.Store(crowdRate)
 			camera.hurry(ctx)
 		}
-		is, err := d.moment(ctx, began, readers, camera)
+		current, err := d.moment(ctx, began, readers, camera)
 		if err != nil {
 			return nil, err
 		}
-		seen = append(seen, is)
-		fmt.Printf("%-6s %5s %-7s %-7s %-7s %7.0f %8d %7d %9d\n", clock(is.since), is.kp, is.level, is.floor, is.ready, is.asked.perSecond(), is.asked.refused, is.asked.failed, is.receipts)
-		if !told && is.level == stormLevel && is.grown() {
+		seen = append(seen, current)
+		fmt.Printf("%-6s %5s %-7s %-7s %-7s %7.0f %8d %7d %9d\n", clock(current.since), current.kp, current.level, current.floor, current.ready, current.asked.perSecond(), current.asked.refused, current.asked.failed, current.receipts)
+		if !told && current.level == stormLevel && current.hasGrown() {
 			told = true
 			if err := d.show(ctx, d.kubectl, "get", "site", "demo"); err != nil {
 				return nil, err
 			}
 			fmt.Println()
 		}
-		if interval >= len(stormKp) || interval > crowdTo && is.floor == (pools{}) {
+		if interval >= len(stormKp) || interval > crowdTo && current.floor == (pools{}) {
 			return seen, nil
 		}
 		select {
@@ -239,35 +239,35 @@ func (d *demo) watchStorm(ctx context.Context, began time.Time, readers *readers
 	}
 }
 
-func (d *demo) moment(ctx context.Context, began time.Time, readers *readers, camera *filming) (is moment, err error) {
+func (d *demo) moment(ctx context.Context, began time.Time, readers *readers, camera *filming) (current moment, err error) {
 	var site v1alpha1.Site
 	if err := d.read(ctx, &site, "site", "demo"); err != nil {
-		return is, err
+		return current, err
 	}
-	if err := d.pods(ctx, &is); err != nil {
-		return is, err
+	if err := d.pods(ctx, &current); err != nil {
+		return current, err
 	}
-	is.since = time.Duration(float64(time.Since(began)) / float64(stormPace) * float64(3*time.Hour))
-	is.kp, is.asked = "?", readers.take()
-	if known := int(is.since/(3*time.Hour)) - 1; known >= 0 {
-		is.kp = fmt.Sprintf("%.1f", stormKp[min(known, len(stormKp)-1)])
+	current.since = time.Duration(float64(time.Since(began)) / float64(stormPace) * float64(3*time.Hour))
+	current.kp, current.asked = "?", readers.take()
+	if known := int(current.since/(3*time.Hour)) - 1; known >= 0 {
+		current.kp = fmt.Sprintf("%.1f", stormKp[min(known, len(stormKp)-1)])
 	}
 	if s := site.Status.Surge; s != nil {
-		is.level = s.Level
+		current.level = s.Level
 		for _, f := range s.Floors {
 			if f.Kind == v1alpha1.SurgePoolFeedServer {
-				is.floor.servers = f.Replicas
+				current.floor.servers = f.Replicas
 			} else {
-				is.floor.gateways = f.Replicas
+				current.floor.gateways = f.Replicas
 			}
 		}
 	}
-	is.receipts, err = camera.receipts()
-	return is, err
+	current.receipts, err = camera.receipts()
+	return current, err
 }
 
 // pods says how many are ready.
-func (d *demo) pods(ctx context.Context, is *moment) error {
+func (d *demo) pods(ctx context.Context, current *moment) error {
 	var servers appsv1.Deployment
 	var gateways appsv1.StatefulSet
 	if err := d.read(ctx, &servers, "deployment", feedServers); err != nil {
@@ -276,7 +276,7 @@ func (d *demo) pods(ctx context.Context, is *moment) error {
 	if err := d.read(ctx, &gateways, "statefulset", "demo"); err != nil {
 		return err
 	}
-	is.ready = pools{servers.Status.ReadyReplicas, gateways.Status.ReadyReplicas}
+	current.ready = pools{servers.Status.ReadyReplicas, gateways.Status.ReadyReplicas}
 	return nil
 }
 
@@ -288,11 +288,11 @@ func drawStorm(seen []moment) []byte {
 		from := stormBegan.Add(time.Duration(i) * 3 * time.Hour)
 		p.Kp = append(p.Kp, surge.Sample{From: from, To: from.Add(3 * time.Hour), Value: kp})
 	}
-	for _, is := range seen {
-		at := stormBegan.Add(is.since)
-		servers.Points = append(servers.Points, simulate.Point{At: at, Ready: is.ready.servers})
-		gateways.Points = append(gateways.Points, simulate.Point{At: at, Ready: is.ready.gateways})
-		p.Asked = append(p.Asked, storm.Asked{At: at, PerSecond: is.asked.perSecond(), Unserved: is.asked.unserved()})
+	for _, point := range seen {
+		at := stormBegan.Add(point.since)
+		servers.Points = append(servers.Points, simulate.Point{At: at, Ready: point.ready.servers})
+		gateways.Points = append(gateways.Points, simulate.Point{At: at, Ready: point.ready.gateways})
+		p.Asked = append(p.Asked, storm.Asked{At: at, PerSecond: point.asked.perSecond(), Unserved: point.asked.unserved()})
 	}
 	p.Runs = []storm.Run{servers, gateways}
 	return p.SVG()
@@ -300,17 +300,17 @@ func drawStorm(seen []moment) []byte {
 
 // verdict is an error if it was not as it should be.
 func verdict(seen []moment) error {
-	level := slices.IndexFunc(seen, func(is moment) bool { return is.level == stormLevel })
-	grown := slices.IndexFunc(seen, func(is moment) bool { return is.level == stormLevel && is.grown() })
-	crowd := slices.IndexFunc(seen, func(is moment) bool { return is.since >= crowdFrom*3*time.Hour })
+	level := slices.IndexFunc(seen, func(point moment) bool { return point.level == stormLevel })
+	grown := slices.IndexFunc(seen, func(point moment) bool { return point.level == stormLevel && point.hasGrown() })
+	crowd := slices.IndexFunc(seen, func(point moment) bool { return point.since >= crowdFrom*3*time.Hour })
 	failed := 0
-	for _, is := range seen {
-		failed += is.asked.failed
+	for _, point := range seen {
+		failed += point.asked.failed
 	}
 	switch last := seen[len(seen)-1]; {
 	case level < 0:
 		return fmt.Errorf("level %s never began: look at `kubectl describe site demo`", stormLevel)
-	case seen[0].grown():
+	case seen[0].hasGrown():
 		return fmt.Errorf("%d feed servers and %d gateways were ready before the level began, so the storm shows no growth: reset spec.replicas", stormServers, stormGateways)
 	case grown < 0:
 		return fmt.Errorf("%d feed servers and %d gateways were never ready while the level held", stormServers, stormGateways)

@@ -130,8 +130,8 @@ func (f *filming) receipts() (n int, err error) {
 			return 0, err
 		}
 		for line := range bytes.Lines(lines) {
-			var is sender.Result
-			if json.Unmarshal(line, &is) == nil && is.Outcome == sender.Received { // the last line may not be whole yet
+			var result sender.Result
+			if json.Unmarshal(line, &result) == nil && result.Outcome == sender.Received { // the last line may not be whole yet
 				n++
 			}
 		}

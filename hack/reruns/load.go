@@ -45,11 +45,11 @@ func readLoads(name string) (all loads, err error) {
 // at is the last load that was noted before an instant.
 func (l loads) at(when time.Time) string {
 	says := "unknown"
-	for _, is := range l {
-		if is.at.After(when) {
+	for _, entry := range l {
+		if entry.at.After(when) {
 			break
 		}
-		says = is.says
+		says = entry.says
 	}
 	return says
 }

@@ -43,8 +43,8 @@ func (t *try) follow(ctx context.Context) error {
 	defer func() { _ = events.Close() }()
 	lines := bufio.NewScanner(events)
 	for lines.Scan() {
-		data, is := strings.CutPrefix(lines.Text(), "data: ")
-		if !is {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
 			continue
 		}
 		var frame struct {

@@ -87,7 +87,7 @@ func (h *Hub) take(e jetstream.KeyValueEntry, ttl time.Duration, replayed bool) 
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	was, stood := h.requests[e.Key()]
+	before, stood := h.requests[e.Key()]
 	switch {
 	case next != nil && !stood && len(h.requests) >= maxRequests:
 		h.cfg.Logger.Warn("too many sampling requests; ignoring this one", "key", e.Key(), "kept", maxRequests)
@@ -97,7 +97,7 @@ func (h *Hub) take(e jetstream.KeyValueEntry, ttl time.Duration, replayed bool) 
 		h.replan(next.Instrument)
 	case stood:
 		delete(h.requests, e.Key())
-		h.replan(was.Instrument)
+		h.replan(before.Instrument)
 	}
 }
 

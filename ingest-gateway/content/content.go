@@ -86,13 +86,13 @@ func Unexpected(declared, said string, head []byte) string {
 
 // contradicts is Unexpected for one media type.
 func contradicts(declared string, head []byte) string {
-	is, looks := named(declared), Looks(head)
+	said, looks := named(declared), Looks(head)
 	switch {
-	case len(head) == 0 || is == looks:
+	case len(head) == 0 || said == looks:
 		return ""
-	case signed[is]:
+	case signed[said]:
 		return looks
-	case isText(is) && signed[looks] && looks != "image/bmp": // a text may begin with BM
+	case isText(said) && signed[looks] && looks != "image/bmp": // a text may begin with BM
 		return looks
 	default:
 		return ""

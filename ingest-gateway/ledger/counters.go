@@ -232,7 +232,7 @@ func (f *counterFile) cause(c wire.Cause) int {
 
 // take returns a slot for an instrument's day that continues from was, which the file has as a whole or not at
 // all.
-func (f *counterFile) take(instrument string, day wire.Day, was wire.Totals) (*slot, error) {
+func (f *counterFile) take(instrument string, day wire.Day, before wire.Totals) (*slot, error) {
 	if len(instrument) == 0 || len(instrument) >= nameSize {
 		return nil, fmt.Errorf("the name of instrument %q must have 1 to %d bytes", instrument, nameSize-1)
 	}
@@ -243,7 +243,7 @@ func (f *counterFile) take(instrument string, day wire.Day, was wire.Totals) (*s
 	}
 	s := f.free[len(f.free)-1]
 	f.free = f.free[:len(f.free)-1]
-	f.begin(s, was)
+	f.begin(s, before)
 	copy(s.day[:], day)
 	copy(s.name[1:], instrument)
 	s.name[0] = byte(len(instrument))
@@ -252,21 +252,21 @@ func (f *counterFile) take(instrument string, day wire.Day, was wire.Totals) (*s
 }
 
 // begin lets a slot count on from totals.
-func (f *counterFile) begin(s *slot, was wire.Totals) {
+func (f *counterFile) begin(s *slot, before wire.Totals) {
 	s.change(func(r *received) {
-		*r = received{was.Objects, was.ObjectBytes, was.Resolved, was.ResolvedBytes, was.Digest}
+		*r = received{before.Objects, before.ObjectBytes, before.Resolved, before.ResolvedBytes, before.Digest}
 	})
-	s.add(objectsAcknowledged, was.Acknowledged)
-	s.add(unfinishedBytes, was.UnfinishedBytes)
-	s.add(objectsBegun, was.Objects+sum(was.Unfinished)-was.Resolved)
-	s.add(objectBytesRead, was.ObjectBytes+was.UnfinishedBytes-was.ResolvedBytes)
-	for cause, n := range was.Unfinished {
+	s.add(objectsAcknowledged, before.Acknowledged)
+	s.add(unfinishedBytes, before.UnfinishedBytes)
+	s.add(objectsBegun, before.Objects+sum(before.Unfinished)-before.Resolved)
+	s.add(objectBytesRead, before.ObjectBytes+before.UnfinishedBytes-before.ResolvedBytes)
+	for cause, n := range before.Unfinished {
 		s.add(unfinishedFirst+counter(f.cause(cause)), n)
 	}
-	s.add(datagramsReceived, was.Datagrams)
-	s.add(datagramBytesReceived, was.DatagramBytes)
-	s.add(datagramsRead, was.Datagrams+read(was.Dropped))
-	for cause, n := range was.Dropped {
+	s.add(datagramsReceived, before.Datagrams)
+	s.add(datagramBytesReceived, before.DatagramBytes)
+	s.add(datagramsRead, before.Datagrams+read(before.Dropped))
+	for cause, n := range before.Dropped {
 		s.add(droppedFirst+counter(f.cause(cause)), n)
 	}
 }

@@ -57,7 +57,7 @@ func TestCountersOfTheLayoutBefore(t *testing.T) {
 		if err != nil || !is.complete {
 			t.Fatalf("%s: %v, complete %t", layout, err, is.complete)
 		}
-		totals := final(is.slots, is.causes)
+		totals := finalTotals(is.slots, is.causes)
 		for _, name := range want.names {
 			of := totals[dayKey{name, "2026-11-21"}]
 			if of.Objects == 0 || of.Unfinished[wire.CauseReset] != 1 || len(totals) != len(want.names) {

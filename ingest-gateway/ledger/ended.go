@@ -113,19 +113,19 @@ func (e *ended) load(log *slog.Logger) error {
 // end adds what an incarnation received that left its counters.
 func (e *ended) end(path string, log *slog.Logger) error {
 	incarnation := strings.TrimSuffix(filepath.Base(path), countersExtension)
-	is, err := readCounters(path)
+	counted, err := readCounters(path)
 	if err != nil && !errors.Is(err, errNotCounters) {
 		return err
 	}
-	if !is.complete {
+	if !counted.complete {
 		log.Warn("counts of an earlier incarnation may be lost: the machine has restarted since, or the file is damaged", "incarnation", incarnation, "error", err)
 		e.lost[incarnation] = time.Now().UTC()
 	}
-	for k, t := range final(is.slots, is.causes) {
-		t.Incomplete = !is.complete
+	for k, t := range finalTotals(counted.slots, counted.causes) {
+		t.Incomplete = !counted.complete
 		e.set(k, incarnation, t)
 	}
-	e.keep(is.ends)
+	e.keep(counted.ends)
 	e.epoch = ""
 	return nil
 }

@@ -34,7 +34,7 @@ func endsIn(head []byte) []endKey {
 // announced, for cause; then it calls leave, which takes the object out of the spool and returns when that is on the disk.
 // A kill in between, or an error of leave, which Resolved returns, lets the object come again: it is counted once.
 func (l *Ledger) Resolved(n wire.Notice, cause wire.Cause, leave func() error) error {
-	return l.once(n.ID, func() {
+	return l.countOnce(n.ID, func() {
 		l.Unfinished(n.Instrument, n.ReceivedAt, cause, n.Size)
 		l.cell(n.Instrument, n.ReceivedAt).change(func(r *received) {
 			r.resolved++
@@ -46,16 +46,16 @@ func (l *Ledger) Resolved(n wire.Notice, cause wire.Cause, leave func() error) e
 
 // Unreadable counts bytes of the spool whose object is unknown; key names them. Leave is as for Resolved.
 func (l *Ledger) Unreadable(key string, size int64, leave func() error) error {
-	return l.once(key, func() {
+	return l.countOnce(key, func() {
 		now := time.Now()
 		l.ObjectBegun(wire.UnknownInstrument, now)
 		l.Unfinished(wire.UnknownInstrument, now, wire.CauseCorrupt, size)
 	}, leave)
 }
 
-// once counts and then calls leave. A key that was counted and did not leave is not counted again. If more keys leave
+// countOnce counts and then calls leave. A key that was counted and did not leave is not counted again. If more keys leave
 // at a time than there are places for them, a kill may have the rest counted twice.
-func (l *Ledger) once(key string, count func(), leave func() error) error {
+func (l *Ledger) countOnce(key string, count func(), leave func() error) error {
 	sum := sha256.Sum256([]byte(key))
 	k := endKey(sum[:])
 	l.leaving.Lock()

@@ -71,49 +71,49 @@ func (p *puts) put(c *cell, k dayKey, own *wire.Totals) {
 // merge returns an entry's totals with those of the incarnations on this volume. If counters were lost, the totals
 // that were written before count no less than those that are left, see most.
 func (l *Ledger) merge(written map[string]wire.Totals, k dayKey, own *wire.Totals) map[string]wire.Totals {
-	is := maps.Clone(written)
+	merged := maps.Clone(written)
 	for incarnation, t := range l.ended.totals(k) {
-		is[incarnation] = t
+		merged[incarnation] = t
 	}
 	for incarnation, t := range written {
 		if l.ended.isLost(incarnation) {
-			is[incarnation] = most(is[incarnation], t)
+			merged[incarnation] = mergeGreatest(merged[incarnation], t)
 		}
 	}
 	if own != nil && !isZero(*own) {
-		is[l.cfg.Incarnation] = *own
+		merged[l.cfg.Incarnation] = *own
 	}
-	return is
+	return merged
 }
 
-// most returns the greater of each count of two totals of one incarnation, which are incomplete. If one of them
+// mergeGreatest returns the greater of each count of two totals of one incarnation, which are incomplete. If one of them
 // counts something as received, it does not count as unknown, or killed, by the other.
-func most(a, b wire.Totals) wire.Totals {
-	is := a
+func mergeGreatest(a, b wire.Totals) wire.Totals {
+	merged := a
 	if b.Objects > a.Objects || b.Objects == a.Objects && b.Resolved > a.Resolved {
-		is.Objects, is.ObjectBytes, is.Digest, is.Resolved, is.ResolvedBytes = b.Objects, b.ObjectBytes, b.Digest, b.Resolved, b.ResolvedBytes
+		merged.Objects, merged.ObjectBytes, merged.Digest, merged.Resolved, merged.ResolvedBytes = b.Objects, b.ObjectBytes, b.Digest, b.Resolved, b.ResolvedBytes
 	}
 	if b.Datagrams > a.Datagrams {
-		is.Datagrams, is.DatagramBytes = b.Datagrams, b.DatagramBytes
+		merged.Datagrams, merged.DatagramBytes = b.Datagrams, b.DatagramBytes
 	}
-	is.Acknowledged, is.UnfinishedBytes = max(a.Acknowledged, b.Acknowledged), max(a.UnfinishedBytes, b.UnfinishedBytes)
-	is.Unfinished, is.Dropped = greaterCounts(a.Unfinished, b.Unfinished), greaterCounts(a.Dropped, b.Dropped)
-	is.Unknown = 0
-	is.Unknown = more(max(readOf(a), readOf(b)), readOf(is))
-	if _, killed := is.Unfinished[wire.CauseKilled]; killed {
-		is.Unfinished = maps.Clone(is.Unfinished)
-		delete(is.Unfinished, wire.CauseKilled)
-		if n := more(max(begun(a), begun(b)), begun(is)); n > 0 {
-			is.Unfinished[wire.CauseKilled] = n
+	merged.Acknowledged, merged.UnfinishedBytes = max(a.Acknowledged, b.Acknowledged), max(a.UnfinishedBytes, b.UnfinishedBytes)
+	merged.Unfinished, merged.Dropped = greaterCounts(a.Unfinished, b.Unfinished), greaterCounts(a.Dropped, b.Dropped)
+	merged.Unknown = 0
+	merged.Unknown = excess(max(countRead(a), countRead(b)), countRead(merged))
+	if _, killed := merged.Unfinished[wire.CauseKilled]; killed {
+		merged.Unfinished = maps.Clone(merged.Unfinished)
+		delete(merged.Unfinished, wire.CauseKilled)
+		if n := excess(max(countBegun(a), countBegun(b)), countBegun(merged)); n > 0 {
+			merged.Unfinished[wire.CauseKilled] = n
 		}
 	}
-	is.Incomplete = true
-	return is
+	merged.Incomplete = true
+	return merged
 }
 
-// readOf is how many datagrams an incarnation read, begun how many objects it began.
-func readOf(t wire.Totals) uint64 { return t.Datagrams + t.Unknown + read(t.Dropped) }
-func begun(t wire.Totals) uint64 {
+// countRead is how many datagrams an incarnation read, begun how many objects it began.
+func countRead(t wire.Totals) uint64 { return t.Datagrams + t.Unknown + read(t.Dropped) }
+func countBegun(t wire.Totals) uint64 {
 	return t.Objects + sum(t.Unfinished) - min(t.Resolved, t.Objects+sum(t.Unfinished))
 }
 
@@ -121,11 +121,11 @@ func greaterCounts(a, b map[wire.Cause]uint64) map[wire.Cause]uint64 {
 	if len(b) == 0 {
 		return a
 	}
-	is := maps.Clone(b)
+	greater := maps.Clone(b)
 	for cause, n := range a {
-		is[cause] = max(is[cause], n)
+		greater[cause] = max(greater[cause], n)
 	}
-	return is
+	return greater
 }
 
 func isZero(t wire.Totals) bool {

@@ -7,9 +7,9 @@ import "github.com/substorm/substorm/internal/wire"
 // totals returns what a slot counts as received, spelled with the causes of its counters. The slot's received must not
 // change meanwhile.
 func (s *slot) totals(causes []wire.Cause) wire.Totals {
-	is := s.current()
+	current := s.current()
 	return wire.Totals{
-		Objects: is.objects, ObjectBytes: is.objectBytes, Digest: is.digest, Resolved: is.resolved, ResolvedBytes: is.resolvedBytes,
+		Objects: current.objects, ObjectBytes: current.objectBytes, Digest: current.digest, Resolved: current.resolved, ResolvedBytes: current.resolvedBytes,
 		Datagrams: s.get(datagramsReceived), DatagramBytes: s.get(datagramBytesReceived),
 		Acknowledged: s.get(objectsAcknowledged),
 		Unfinished:   byCause(s, unfinishedFirst, causes), UnfinishedBytes: s.get(unfinishedBytes),
@@ -30,10 +30,10 @@ func byCause(s *slot, first counter, causes []wire.Cause) map[wire.Cause]uint64 
 	return counts
 }
 
-// final returns what an incarnation that has ended received, by instrument and day. Datagrams that were read, and neither
+// finalTotals returns what an incarnation that has ended received, by instrument and day. Datagrams that were read, and neither
 // received nor dropped, are unknown. Objects that were begun and are neither received nor unfinished ended with it: they
 // are counted on the instrument's last day, since an object may be begun on one day and be received on the next.
-func final(slots []*slot, causes []wire.Cause) map[dayKey]wire.Totals {
+func finalTotals(slots []*slot, causes []wire.Cause) map[dayKey]wire.Totals {
 	totals := map[dayKey]wire.Totals{}
 	begun, ended := map[string]count{}, map[string]count{}
 	last := map[string]wire.Day{}
@@ -43,7 +43,7 @@ func final(slots []*slot, causes []wire.Cause) map[dayKey]wire.Totals {
 			continue
 		}
 		t := s.totals(causes)
-		t.Unknown = more(s.get(datagramsRead), t.Datagrams+read(t.Dropped))
+		t.Unknown = excess(s.get(datagramsRead), t.Datagrams+read(t.Dropped))
 		k := dayKey{instrument, day}
 		totals[k] = totals[k].Plus(t)
 		begun[instrument] = begun[instrument].plus(count{s.get(objectsBegun), s.get(objectBytesRead)})
@@ -51,8 +51,8 @@ func final(slots []*slot, causes []wire.Cause) map[dayKey]wire.Totals {
 		last[instrument] = max(last[instrument], day)
 	}
 	for instrument, all := range begun {
-		killed := wire.Totals{UnfinishedBytes: more(all.bytes, ended[instrument].bytes)}
-		if n := more(all.objects, ended[instrument].objects); n > 0 {
+		killed := wire.Totals{UnfinishedBytes: excess(all.bytes, ended[instrument].bytes)}
+		if n := excess(all.objects, ended[instrument].objects); n > 0 {
 			killed.Unfinished = map[wire.Cause]uint64{wire.CauseKilled: n}
 			k := dayKey{instrument, last[instrument]}
 			totals[k] = totals[k].Plus(killed)
@@ -78,5 +78,5 @@ func sum(counts map[wire.Cause]uint64) (sum uint64) {
 	return sum
 }
 
-// more is what a is more than b.
-func more(a, b uint64) uint64 { return a - min(a, b) }
+// excess is what a is more than b.
+func excess(a, b uint64) uint64 { return a - min(a, b) }

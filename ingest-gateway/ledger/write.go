@@ -103,7 +103,7 @@ func (l *Ledger) Close(ctx context.Context) error {
 	for _, c := range l.cells {
 		slots = append(slots, c.slot)
 	}
-	totals := final(slots, l.counters.causes)
+	totals := finalTotals(slots, l.counters.causes)
 	l.mu.RUnlock()
 	// Until they are written, no ledger has all of them: a kill from here on leaves them to the next incarnation.
 	if err := l.ended.put(totals, endsIn(l.counters.head), false); err != nil {
@@ -137,9 +137,9 @@ func (l *Ledger) writeFinal(ctx context.Context, totals map[dayKey]wire.Totals) 
 	return w.committer.Close(ctx)
 }
 
-// look has all totals written once more if the bucket was recreated: the one that held them is lost. At the start it
+// checkEpoch has all totals written once more if the bucket was recreated: the one that held them is lost. At the start it
 // asks which bucket has the totals of ended incarnations.
-func (l *Ledger) look(ctx context.Context) error {
+func (l *Ledger) checkEpoch(ctx context.Context) error {
 	w := &l.writer
 	if !w.js.Conn().IsConnected() {
 		return nats.ErrDisconnected
@@ -178,7 +178,7 @@ const maxConflicts = 5
 
 // write puts the totals of all cells that changed, and of ended incarnations as many as are written in one pass.
 func (l *Ledger) write(ctx context.Context) error {
-	if err := l.look(ctx); err != nil {
+	if err := l.checkEpoch(ctx); err != nil {
 		return err
 	}
 	for try := 1; ; try++ {

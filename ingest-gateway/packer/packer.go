@@ -118,7 +118,7 @@ func (p *Packer) Add(n wire.Notice, body io.Reader) (*Member, error) {
 		return nil, ErrNoSpace
 	}
 	if err := b.write(head, body, n.Size); err != nil {
-		p.spoiled(b)
+		p.failSpoiled(b)
 		return nil, err
 	}
 	b.count++
@@ -174,8 +174,8 @@ func (b *batch) write(head []byte, body io.Reader, size int64) error {
 	return err
 }
 
-// spoiled fails a pack that holds half of a member.
-func (p *Packer) spoiled(b *batch) {
+// failSpoiled fails a pack that holds half of a member.
+func (p *Packer) failSpoiled(b *batch) {
 	p.filling = nil
 	if b.timer != nil {
 		b.timer.Stop()
@@ -214,7 +214,7 @@ func (p *Packer) launch() {
 		if b.holders == 1 {
 			b.cancel(errLeft)
 		}
-		go p.fly(b)
+		go p.storePack(b)
 	}
 }
 
@@ -227,8 +227,8 @@ func (p *Packer) aged(b *batch) {
 	}
 }
 
-// fly stores a pack.
-func (p *Packer) fly(b *batch) {
+// storePack stores a pack.
+func (p *Packer) storePack(b *batch) {
 	err := p.put(b)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -134,7 +134,7 @@ func (q *Quarantine) finish(ctx context.Context) {
 	q.packets.mu.Lock()
 	defer q.packets.mu.Unlock()
 	for _, g := range q.packets.refused {
-		q.lost(g, wire.CauseStoreUnavailable, errors.New("the gateway stops"))
+		q.countLost(g, wire.CauseStoreUnavailable, errors.New("the gateway stops"))
 	}
 }
 
@@ -169,7 +169,7 @@ func (q *Quarantine) close(g *gathering) bool {
 	q.release(g.reserved)
 	g.reserved = 0
 	if cause := q.reserve(int64(g.out.Len())); cause != "" {
-		q.lost(g, cause, nil)
+		q.countLost(g, cause, nil)
 		return false
 	}
 	g.reserved = int64(g.out.Len())
@@ -183,7 +183,7 @@ func (q *Quarantine) refused(g *gathering, err error) {
 		g.giveUp = now.Add(retryFor)
 	}
 	if now.After(g.giveUp) {
-		q.lost(g, wire.CauseStoreUnavailable, err)
+		q.countLost(g, wire.CauseStoreUnavailable, err)
 		return
 	}
 	q.packets.mu.Lock()
@@ -191,8 +191,8 @@ func (q *Quarantine) refused(g *gathering, err error) {
 	q.packets.refused = append(q.packets.refused, g)
 }
 
-// lost counts datagrams that were gathered and are not kept.
-func (q *Quarantine) lost(g *gathering, cause wire.Cause, err error) {
+// countLost counts datagrams that were gathered and are not kept.
+func (q *Quarantine) countLost(g *gathering, cause wire.Cause, err error) {
 	q.release(g.reserved)
 	q.cfg.Settled(g.first, cause, g.datagrams)
 	q.cfg.Logger.Warn("datagrams of an unknown sender were not kept", "cause", cause, "source", g.source, "port", g.port,

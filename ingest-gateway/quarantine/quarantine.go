@@ -104,11 +104,11 @@ func (q *Quarantine) Run(ctx context.Context) error {
 			q.finish(ctx)
 			return nil
 		case <-first.C: // until the bucket was looked at, nothing is kept
-			if q.look(ctx) != nil {
+			if q.countAndPrune(ctx) != nil {
 				first.Reset(wait)
 			}
 		case <-look.C:
-			if err := q.look(ctx); err != nil && ctx.Err() == nil {
+			if err := q.countAndPrune(ctx); err != nil && ctx.Err() == nil {
 				q.cfg.Logger.Warn("cannot scan the quarantine", "error", err)
 			}
 		case <-flush.C:
@@ -119,9 +119,9 @@ func (q *Quarantine) Run(ctx context.Context) error {
 	}
 }
 
-// look counts what this gateway keeps, and removes what any gateway has kept for
+// countAndPrune counts what this gateway keeps, and removes what any gateway has kept for
 // too long.
-func (q *Quarantine) look(ctx context.Context) error {
+func (q *Quarantine) countAndPrune(ctx context.Context) error {
 	q.mu.Lock()
 	q.added = 0
 	q.mu.Unlock()

@@ -22,7 +22,7 @@ func (p *Peers) Follow(ctx context.Context, js jetstream.JetStream, site string,
 		if err := p.follow(ctx, js, site, connected); err != nil {
 			p.cfg.Logger.Debug("cannot read the reports of other gateways", "error", err)
 		}
-		p.reading(false)
+		p.setReading(false)
 		retry.Sleep(ctx, retryPause)
 	}
 	return nil
@@ -55,7 +55,7 @@ func (p *Peers) follow(ctx context.Context, js jetstream.JetStream, site string,
 				return nil
 			case e == nil:
 				live = true
-				p.reading(true)
+				p.setReading(true)
 			default:
 				p.take(e, live)
 			}
@@ -63,7 +63,7 @@ func (p *Peers) follow(ctx context.Context, js jetstream.JetStream, site string,
 	}
 }
 
-func (p *Peers) reading(reads bool) {
+func (p *Peers) setReading(reads bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if reads != p.since.IsZero() {
@@ -95,10 +95,10 @@ func (p *Peers) take(e jetstream.KeyValueEntry, live bool) {
 		at = e.Created()
 	}
 	p.mu.Lock()
-	was := p.gateway[name].Status
+	before := p.gateway[name].Status
 	p.gateway[name] = seen{status, at}
 	p.mu.Unlock()
-	if was.Replica != status.Replica || was.Node != status.Node || was.Draining != status.Draining {
+	if before.Replica != status.Replica || before.Node != status.Node || before.Draining != status.Draining {
 		if err := p.save(); err != nil {
 			p.cfg.Logger.Warn("cannot save the peers for the next start", "error", err)
 		}

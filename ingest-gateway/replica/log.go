@@ -142,7 +142,7 @@ func (o *owner) index(ctx context.Context, indexed chan struct{}, log *slog.Logg
 			continue
 		}
 		before--
-		if o.unfit(e, log) {
+		if o.quarantineUnfit(e, log) {
 			continue
 		}
 		k := key(e.Notice.ID)
@@ -160,9 +160,9 @@ func (o *owner) index(ctx context.Context, indexed chan struct{}, log *slog.Logg
 	}
 }
 
-// unfit puts a copy into quarantine that a power cut left without all of its bytes: its owner,
+// quarantineUnfit puts a copy into quarantine that a power cut left without all of its bytes: its owner,
 // which has no answer, sends it once more.
-func (o *owner) unfit(e *spool.Entry, log *slog.Logger) bool {
+func (o *owner) quarantineUnfit(e *spool.Entry, log *slog.Logger) bool {
 	if !e.Unsure() {
 		return false
 	}

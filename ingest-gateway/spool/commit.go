@@ -123,7 +123,7 @@ func (s *Spool) write() {
 		closed := s.closed
 		s.mu.Unlock()
 		if removed {
-			s.letGo()
+			s.closeRemoved()
 		}
 		if len(batch) == 0 {
 			if closed {

@@ -28,9 +28,9 @@ func (c *cursor) move(g *segment) error {
 	return nil
 }
 
-// letGo closes the cursor's segment if that was removed: an open file takes its space on the volume
+// closeRemoved closes the cursor's segment if that was removed: an open file takes its space on the volume
 // all the same.
-func (s *Spool) letGo() {
+func (s *Spool) closeRemoved() {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	if s.cursor.file == nil {
@@ -102,7 +102,7 @@ func (s *Spool) next() (*Entry, error) {
 		if e != nil || err != nil {
 			return e, err
 		}
-		s.leave(at)
+		s.skipUnread(at)
 	}
 }
 
@@ -188,9 +188,9 @@ func (s *Spool) readEntry(g *segment, f *os.File, offset, size int64) (*Entry, i
 	return e, end, nil
 }
 
-// leave notes that the cursor found none of what it should have: it is in
+// skipUnread notes that the cursor found none of what it should have: it is in
 // quarantine.
-func (s *Spool) leave(at sight) {
+func (s *Spool) skipUnread(at sight) {
 	s.mu.Lock()
 	s.stats.Objects -= at.unread
 	s.stats.Bytes -= at.unreadBytes

@@ -54,7 +54,7 @@ func (a *Archive) DrainCopy(ctx context.Context, e *spool.Entry) error {
 // equal object is announced by its gateway, and anything that is no object is replaced. Errors: as
 // of lying, and of the store.
 func (a *Archive) bringNamed(ctx context.Context, e *spool.Entry, n wire.Notice) error {
-	_, _, err := a.lying(ctx, n.Key, n.Digest)
+	_, _, err := a.readStored(ctx, n.Key, n.Digest)
 	if !errors.Is(err, errReplaced) {
 		return err
 	}

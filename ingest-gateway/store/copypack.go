@@ -86,7 +86,7 @@ func (a *Archive) whichListed(ctx context.Context, of listedDay, entries []*spoo
 		if err != nil {
 			return nil, err
 		}
-		if _, is := asked[r.ID]; is {
+		if _, found := asked[r.ID]; found {
 			asked[r.ID] = true
 		}
 	}

@@ -120,13 +120,13 @@ func (a *Archive) drainEntry(ctx context.Context, e *spool.Entry) error {
 			return err
 		}
 	}
-	return a.arrived(ctx, e, n)
+	return a.announceStored(ctx, e, n)
 }
 
-// arrived announces an object from the spool that is in the store, as n says, and
+// announceStored announces an object from the spool that is in the store, as n says, and
 // finishes its entry. An earlier incarnation may have announced it: the second notice
 // of one ID changes nothing.
-func (a *Archive) arrived(ctx context.Context, e *spool.Entry, n wire.Notice) error {
+func (a *Archive) announceStored(ctx context.Context, e *spool.Entry, n wire.Notice) error {
 	if err := a.announceEntry(ctx, n); err != nil {
 		return err
 	}

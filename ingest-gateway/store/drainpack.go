@@ -156,7 +156,7 @@ func (a *Archive) drainMembers(ctx context.Context, p *packing, why error) {
 func (a *Archive) settlePack(ctx context.Context, p *packing) {
 	var all sync.WaitGroup
 	for i, e := range p.entries {
-		all.Go(func() { a.report(ctx, a.arrived(ctx, e, p.notices[i])) })
+		all.Go(func() { a.report(ctx, a.announceStored(ctx, e, p.notices[i])) })
 	}
 	for _, e := range p.corrupt {
 		all.Go(func() { a.report(ctx, a.quarantine(e, spool.ErrCorrupt)) })
@@ -232,7 +232,7 @@ func (p *packing) leaveOut(bad *pack.MemberError) {
 	p.entries = left
 	err := e.Verify()
 	if err == nil && errors.Is(bad.Err, pack.ErrDamaged) {
-		err = damaged(e)
+		err = checkDigest(e)
 	}
 	if errors.Is(err, spool.ErrCorrupt) {
 		p.corrupt = append(p.corrupt, e)
@@ -242,9 +242,9 @@ func (p *packing) leaveOut(bad *pack.MemberError) {
 	p.unread = append(p.unread, e)
 }
 
-// damaged reads an object once more, and returns spool.ErrCorrupt if its digest is not the one with
+// checkDigest reads an object once more, and returns spool.ErrCorrupt if its digest is not the one with
 // which it was received.
-func damaged(e *spool.Entry) error {
+func checkDigest(e *spool.Entry) error {
 	body, err := e.Reader()
 	if err != nil {
 		return err

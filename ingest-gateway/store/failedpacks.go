@@ -32,14 +32,14 @@ func (f *failedPacks) add(key string) {
 	f.keys = wire.FailedPacks{Packs: f.keys}.With(key).Packs
 }
 
-func (f *failedPacks) noted() []string {
+func (f *failedPacks) list() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.keys)
 }
 
-// told forgets packs that were reported.
-func (f *failedPacks) told(keys []string) {
+// forget forgets packs that were reported.
+func (f *failedPacks) forget(keys []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.keys = slices.DeleteFunc(f.keys, func(key string) bool { return slices.Contains(keys, key) })
@@ -51,13 +51,13 @@ func (a *Archive) reportFailedPacks(ctx context.Context) {
 	said := false
 	for goesOn := true; goesOn; {
 		goesOn = retry.Sleep(ctx, reportPause)
-		keys := a.packers.failed.noted()
+		keys := a.packers.failed.list()
 		if len(keys) == 0 || a.cfg.JetStream == nil {
 			continue
 		}
 		err := a.reportFailed(context.WithoutCancel(ctx), keys)
 		if err == nil {
-			a.packers.failed.told(keys)
+			a.packers.failed.forget(keys)
 		} else if !said {
 			a.cfg.Logger.Warn("cannot report packs that could not be stored; retrying", "packs", len(keys), "error", err)
 		}

@@ -239,7 +239,7 @@ func (l *lab) checkArchive(t *testing.T) map[wire.Digest]int {
 // failed or are to be.
 func (l *lab) unannounced(t *testing.T, announced map[string]bool) (left []string) {
 	t.Helper()
-	failed := slices.Concat(l.packers.failed.noted(), l.reportedPacks(t)) // in this order: one moves from there to here
+	failed := slices.Concat(l.packers.failed.list(), l.reportedPacks(t)) // in this order: one moves from there to here
 	for _, key := range l.keys(t, "packs/") {
 		if slices.Contains(failed, key) {
 			continue

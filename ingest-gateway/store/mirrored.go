@@ -60,12 +60,12 @@ func withoutPath(n wire.Notice) wire.Notice {
 // keepMirrored stores an object of a guest, unless it stands already.
 func (o *Object) keepMirrored(ctx context.Context, n wire.Notice) (_ wire.Notice, what outcome, err error) {
 	a := o.archive
-	release, err := a.alone(ctx, n.Key)
+	release, err := a.lockKey(ctx, n.Key)
 	if err != nil {
 		return n, stored, err
 	}
 	defer release()
-	_, why := a.underItsKey(ctx, n.Instrument, n.Key, n.Digest)
+	_, why := a.findByKey(ctx, n.Instrument, n.Key, n.Digest)
 	switch {
 	case why == nil:
 		n, err = a.join(ctx, o, n)
@@ -118,15 +118,15 @@ func (o *Object) keepListed(ctx context.Context, n wire.Notice, listed wire.Reco
 		if err := o.put(ctx, n, false); err != nil {
 			return err
 		}
-		a.repaired(ctx, n)
+		a.reportRepaired(ctx, n)
 	}
 	a.countDuplicate(o, n)
 	return nil
 }
 
-// alone waits until no other object with the key is being stored through this gateway: an object there that then seems to be
+// lockKey waits until no other object with the key is being stored through this gateway: an object there that then seems to be
 // this gateway's is from an earlier try of the same one.
-func (a *Archive) alone(ctx context.Context, key string) (release func(), err error) {
+func (a *Archive) lockKey(ctx context.Context, key string) (release func(), err error) {
 	mine := make(chan struct{})
 	for {
 		other, busy := a.mirroring.LoadOrStore(key, mine)

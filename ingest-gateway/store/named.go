@@ -39,18 +39,18 @@ func (o *Object) takeName(ctx context.Context, n wire.Notice) (_ wire.Notice, wh
 	d := decide(o.facts())
 	held, err := o.claim(ctx, n, 0, d.claim)
 	for err == nil {
-		underName(&n, held)
+		setVersion(&n, held)
 		if !held.Announced || held.Own {
 			return n, stored, false, nil
 		}
 		var first wire.Notice
-		var is standing
-		first, is, err = o.duplicate(ctx, n, held, d)
+		var state standing
+		first, state, err = o.duplicate(ctx, n, held, d)
 		switch {
 		case err != nil:
-		case is == expired: // the object is the name's next version
+		case state == expired: // the object is the name's next version
 			held, err = o.claim(ctx, n, held.Version, d.claim)
-		case is == lost:
+		case state == lost:
 			return n, spooled, true, o.spool(ctx, n, d.place)
 		default:
 			o.archive.countDuplicate(o, n)
@@ -65,7 +65,7 @@ func (o *Object) takeName(ctx context.Context, n wire.Notice) (_ wire.Notice, wh
 
 // duplicate says what became of the announced object that has the object's name, and stores
 // it again where the store lost it: it is still lost only where the object goes to the spool.
-func (o *Object) duplicate(ctx context.Context, n wire.Notice, held names.Held, d decision) (first wire.Notice, is standing, err error) {
+func (o *Object) duplicate(ctx context.Context, n wire.Notice, held names.Held, d decision) (first wire.Notice, state standing, err error) {
 	a := o.archive
 	if d.otherwise != nowhere && a.health.away() {
 		return n, unknown, errAway
@@ -73,13 +73,13 @@ func (o *Object) duplicate(ctx context.Context, n wire.Notice, held names.Held, 
 	try, cancel := o.limit(ctx, d)
 	defer cancel()
 	as := o.notice(held.ReceivedAt, n.Digest) // what is backfill, and the path, go by when the first came
-	underName(&as, held)
-	first, is, err = a.nameStands(try, as, held.NameVersion)
-	if err != nil || is != lost || d.place.isSpool() {
-		return first, is, err
+	setVersion(&as, held)
+	first, state, err = a.nameStands(try, as, held.NameVersion)
+	if err != nil || state != lost || d.place.isSpool() {
+		return first, state, err
 	}
 	if err = o.put(try, first, false); err == nil {
-		a.repaired(ctx, first)
+		a.reportRepaired(ctx, first)
 	}
 	return first, whole, err
 }
@@ -107,8 +107,8 @@ func wanted(n wire.Notice, keepVersions bool, expired int) names.Wanted {
 	}
 }
 
-// underName gives a notice the key of the version that it claimed.
-func underName(n *wire.Notice, held names.Held) {
+// setVersion gives a notice the key of the version that it claimed.
+func setVersion(n *wire.Notice, held names.Held) {
 	n.ID, n.Key, n.Supersedes = held.Key, held.Key, held.Supersedes
 	if held.Version > 1 {
 		n.Version = held.Version
@@ -129,10 +129,10 @@ func (a *Archive) countDuplicate(o *Object, n wire.Notice) {
 // join ensures that the equal object under the name, or of the same origin, is announced, whichever
 // gateway stored it, and counts both. An error is not counted yet.
 func (a *Archive) join(ctx context.Context, o *Object, n wire.Notice) (wire.Notice, error) {
-	first, announced, err := a.found(ctx, n)
+	first, announced, err := a.findEqual(ctx, n)
 	if errors.Is(err, errReplaced) {
 		if first, err = n, o.put(ctx, n, false); err == nil {
-			a.repaired(ctx, n)
+			a.reportRepaired(ctx, n)
 		}
 	}
 	if err != nil {
@@ -176,10 +176,10 @@ func (a *Archive) awaitAnnounced(ctx context.Context, n wire.Notice) bool {
 	}
 }
 
-// found returns the object under n's key, which must be equal to n, and whether it is known that it
+// findEqual returns the object under n's key, which must be equal to n, and whether it is known that it
 // was announced. Errors: as of lying.
-func (a *Archive) found(ctx context.Context, n wire.Notice) (first wire.Notice, announced bool, err error) {
-	first, info, err := a.lying(ctx, n.Key, n.Digest)
+func (a *Archive) findEqual(ctx context.Context, n wire.Notice) (first wire.Notice, announced bool, err error) {
+	first, info, err := a.readStored(ctx, n.Key, n.Digest)
 	if err != nil || time.Since(info.ModifiedAt) < duplicateWindow {
 		return first, false, err
 	}

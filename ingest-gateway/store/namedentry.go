@@ -42,14 +42,14 @@ func (a *Archive) claimBeyond(ctx context.Context, e *spool.Entry, n *wire.Notic
 	if err != nil {
 		return err
 	}
-	if underName(n, held); !held.Announced || held.Own {
+	if setVersion(n, held); !held.Announced || held.Own {
 		return nil
 	}
-	first, is, err := a.nameStands(ctx, *n, held.NameVersion)
-	if err == nil && is == expired {
+	first, state, err := a.nameStands(ctx, *n, held.NameVersion)
+	if err == nil && state == expired {
 		return a.claimBeyond(ctx, e, n, held.Version)
 	}
-	if err == nil && is == lost {
+	if err == nil && state == lost {
 		err = a.restoreEntry(ctx, e, first)
 	}
 	if err != nil {
@@ -62,7 +62,7 @@ func (a *Archive) claimBeyond(ctx context.Context, e *spool.Entry, n *wire.Notic
 func (a *Archive) restoreEntry(ctx context.Context, e *spool.Entry, first wire.Notice) error {
 	err := a.sendEntry(ctx, e, first, false)
 	if err == nil {
-		a.repaired(ctx, first)
+		a.reportRepaired(ctx, first)
 	}
 	return err
 }
@@ -76,7 +76,7 @@ func (a *Archive) putNamedEntry(ctx context.Context, e *spool.Entry, n wire.Noti
 	if ours, err := a.isStored(ctx, n); err != nil || ours {
 		return err
 	}
-	first, announced, err := a.found(ctx, n)
+	first, announced, err := a.findEqual(ctx, n)
 	if errors.Is(err, errReplaced) {
 		first, err = n, a.restoreEntry(ctx, e, n)
 	}

@@ -174,12 +174,12 @@ func (o *Object) Whole(c wire.Completeness) {
 	if m := o.mirrored; m != nil { // its origin knows
 		o.receivedAt, o.clockStep, o.completeness = m.ReceivedAt, 0, m.Completeness
 	}
-	o.look()
+	o.compareContent()
 	o.buffer.Seal()
 }
 
-// look compares what came with what was declared. An object of a guest was compared at its origin.
-func (o *Object) look() {
+// compareContent compares what came with what was declared. An object of a guest was compared at its origin.
+func (o *Object) compareContent() {
 	if o.mirrored == nil {
 		o.looks = content.Unexpected(o.instrument.MediaType, o.mediaType, o.head)
 	}

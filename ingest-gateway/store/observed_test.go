@@ -128,7 +128,7 @@ func TestObservationTimeOfWhatIsRestored(t *testing.T) {
 			held := names.Held{NameVersion: wire.NameVersion{Version: 1, Digest: first.Digest, Size: first.Size, Key: first.Key,
 				ReceivedAt: received, Gateway: first.Gateway, Incarnation: first.Incarnation, Announced: true}}
 			n := o.notice(o.receivedAt, first.Digest)
-			underName(&n, held)
+			setVersion(&n, held)
 			if _, is, err := o.duplicate(t.Context(), n, held, decide(o.facts())); err != nil || is != whole {
 				t.Fatalf("%v, %v", is, err)
 			}

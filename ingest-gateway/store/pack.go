@@ -29,7 +29,7 @@ func (a *Archive) openPackers() {
 	}
 	a.packers.patient = newPacker(a.putPack)
 	a.packers.spooling = newPacker(func(ctx context.Context, key string, body io.ReadSeeker, size int64, digest wire.Digest, members int) error {
-		ctx, cancel := context.WithTimeout(ctx, a.briefly(size))
+		ctx, cancel := context.WithTimeout(ctx, a.shortTimeout(size))
 		defer cancel()
 		return a.putPack(ctx, key, body, size, digest, members)
 	})

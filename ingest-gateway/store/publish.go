@@ -178,7 +178,7 @@ func (a *Archive) announceEntry(ctx context.Context, n wire.Notice) error {
 			cancel() // what became of it comes over the channel
 			_ = a.publish(publish, n, func(err error) { settled <- err })
 		}
-		err := a.await(ctx, settled)
+		err := a.awaitSettled(ctx, settled)
 		if err == nil {
 			a.streamAway.Store(false)
 			return nil
@@ -194,8 +194,8 @@ func (a *Archive) announceEntry(ctx context.Context, n wire.Notice) error {
 	}
 }
 
-// await waits for what becomes of a notice; a little longer than ctx.
-func (a *Archive) await(ctx context.Context, settled chan error) error {
+// awaitSettled waits for what becomes of a notice; a little longer than ctx.
+func (a *Archive) awaitSettled(ctx context.Context, settled chan error) error {
 	select {
 	case err := <-settled:
 		return err

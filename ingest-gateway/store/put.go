@@ -62,11 +62,11 @@ func (o *Object) limit(ctx context.Context, d decision) (context.Context, contex
 	if d.otherwise == nowhere {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, o.archive.briefly(o.size))
+	return context.WithTimeout(ctx, o.archive.shortTimeout(o.size))
 }
 
-// briefly is how long the store, or a peer, gets for so many bytes where something else can be done.
-func (a *Archive) briefly(size int64) time.Duration {
+// shortTimeout is how long the store, or a peer, gets for so many bytes where something else can be done.
+func (a *Archive) shortTimeout(size int64) time.Duration {
 	return a.cfg.ShortWait + time.Duration(size)*time.Second/brisk
 }
 

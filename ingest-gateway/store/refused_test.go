@@ -151,7 +151,7 @@ func TestUnstorableAlone(t *testing.T) {
 	n.Key = wire.RawKey("hub", "camera", n.ReceivedAt, n.Digest)
 	n.ID = n.Key
 	v.ledger.ObjectBegun("camera", n.ReceivedAt)
-	if err := v.inSpool(n, "", v.cfg.Spool.Copied(n, "", bytes.NewReader(data), n.Size)); err != nil {
+	if err := v.countInSpool(n, "", v.cfg.Spool.Copied(n, "", bytes.NewReader(data), n.Size)); err != nil {
 		t.Fatal(err)
 	}
 	v.awaitEmptySpool(t)

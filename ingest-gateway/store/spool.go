@@ -78,7 +78,7 @@ func (o *Object) spool(ctx context.Context, n wire.Notice, to place) error {
 	}
 	parts := o.spooled
 	o.spooled = nil // the spool drops them where it takes no object
-	return a.inSpool(n, peer, a.cfg.Spool.Copied(n, peer, nil, 0, parts...))
+	return a.countInSpool(n, peer, a.cfg.Spool.Copied(n, peer, nil, 0, parts...))
 }
 
 // spoolBytes keeps an object in the spool that is in memory.
@@ -90,12 +90,12 @@ func (o *Object) spoolBytes(ctx context.Context, n wire.Notice, body io.ReadSeek
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return o.archive.inSpool(n, peer, o.archive.cfg.Spool.Copied(n, peer, body, n.Size))
+	return o.archive.countInSpool(n, peer, o.archive.cfg.Spool.Copied(n, peer, body, n.Size))
 }
 
-// inSpool counts an object that is in the spool, unless that failed: then no
+// countInSpool counts an object that is in the spool, unless that failed: then no
 // copy is to be kept either.
-func (a *Archive) inSpool(n wire.Notice, peer string, err error) error {
+func (a *Archive) countInSpool(n wire.Notice, peer string, err error) error {
 	if err != nil {
 		a.tellArchived(peer, n.ID)
 		return fmt.Errorf("%w: %w", errSpool, err)
@@ -110,7 +110,7 @@ func (a *Archive) copy(ctx context.Context, n wire.Notice, body io.ReadSeeker, t
 	if to != inTwoSpools {
 		return "", nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.briefly(n.Size))
+	ctx, cancel := context.WithTimeout(ctx, a.shortTimeout(n.Size))
 	defer cancel()
 	return a.cfg.Copier.Copy(ctx, n, body)
 }

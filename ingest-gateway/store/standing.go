@@ -54,7 +54,7 @@ func (a *Archive) nameStands(ctx context.Context, n wire.Notice, v wire.NameVers
 	if err != nil {
 		return n, unknown, err
 	}
-	first, why := a.underItsKey(ctx, n.Instrument, v.Key, v.Digest)
+	first, why := a.findByKey(ctx, n.Instrument, v.Key, v.Digest)
 	switch {
 	case why == nil && !expires:
 		return first, whole, nil
@@ -114,9 +114,9 @@ func asReceived(r, listed wire.Record) wire.Record {
 	return r
 }
 
-// lying returns the object under a key; it must have the digest. Errors: objectstore.ErrNotFound,
+// readStored returns the object under a key; it must have the digest. Errors: objectstore.ErrNotFound,
 // errReplaced, names.ErrConflict, of the store.
-func (a *Archive) lying(ctx context.Context, key string, digest wire.Digest) (wire.Notice, objectstore.Info, error) {
+func (a *Archive) readStored(ctx context.Context, key string, digest wire.Digest) (wire.Notice, objectstore.Info, error) {
 	info, err := a.head(ctx, key)
 	if err != nil {
 		return wire.Notice{}, info, err
@@ -156,14 +156,14 @@ func (a *Archive) verify(ctx context.Context, r wire.Record) error {
 }
 
 // listing returns what the manifest says of an object.
-func (a *Archive) listing(ctx context.Context, instrument string, day wire.Day, id string) (is wire.Record, found bool, err error) {
+func (a *Archive) listing(ctx context.Context, instrument string, day wire.Day, id string) (listed wire.Record, found bool, err error) {
 	err = a.eachListed(ctx, instrument, day, func(r wire.Record) bool {
 		if found = r.ID == id; found {
-			is = r
+			listed = r
 		}
 		return !found
 	})
-	return is, found, err
+	return listed, found, err
 }
 
 // eachListed has what the manifests list of a day, until more is not wanted.
@@ -194,8 +194,8 @@ func (a *Archive) NameStands(ctx context.Context, instrument string, v wire.Name
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ShortWait)
 	defer cancel()
 	n := wire.Notice{Site: a.cfg.Site, Instrument: instrument, Record: wire.Record{ID: v.Key, Key: v.Key, Digest: v.Digest, Size: v.Size}}
-	_, is, err := a.nameStands(ctx, n, v)
-	return is == whole || is == purged, err
+	_, state, err := a.nameStands(ctx, n, v)
+	return state == whole || state == purged, err
 }
 
 // Stands is NameStands for an object without a name, by its ID and digest; known is
@@ -205,7 +205,7 @@ func (a *Archive) Stands(ctx context.Context, instrument, id string, digest wire
 	if packed {
 		_, err = a.head(ctx, key)
 	} else {
-		_, err = a.underItsKey(ctx, instrument, key, digest)
+		_, err = a.findByKey(ctx, instrument, key, digest)
 	}
 	lost := errors.Is(err, objectstore.ErrNotFound)
 	replaced := errors.Is(err, errReplaced) || errors.Is(err, names.ErrConflict)
@@ -237,14 +237,14 @@ func (a *Archive) Stands(ctx context.Context, instrument, id string, digest wire
 	return err == nil, err == nil, err
 }
 
-// underItsKey returns the object under its own key, whole as far as is known. Errors: as of lying,
+// findByKey returns the object under its own key, whole as far as is known. Errors: as of lying,
 // and of verify if it was found damaged, or stored long after it was received.
-func (a *Archive) underItsKey(ctx context.Context, instrument, key string, digest wire.Digest) (wire.Notice, error) {
+func (a *Archive) findByKey(ctx context.Context, instrument, key string, digest wire.Digest) (wire.Notice, error) {
 	suspect, err := a.isDamaged(ctx, instrument, key)
 	if err != nil {
 		return wire.Notice{}, err
 	}
-	n, info, err := a.lying(ctx, key, digest)
+	n, info, err := a.readStored(ctx, key, digest)
 	if err == nil && (suspect || bucket.MayBeRewritten(info, n.ReceivedAt)) {
 		err = a.verify(ctx, n.Record)
 	}
@@ -254,16 +254,16 @@ func (a *Archive) underItsKey(ctx context.Context, instrument, key string, diges
 // isDamaged says whether the archivist, or a feed server, found an object damaged and it has not
 // been repaired.
 func (a *Archive) isDamaged(ctx context.Context, instrument, id string) (bool, error) {
-	d, _, err := a.damage(ctx, instrument, id)
+	d, _, err := a.readDamage(ctx, instrument, id)
 	if errors.Is(err, wire.ErrMalformed) {
 		return true, nil
 	}
 	return err == nil && d.Cause != "" && d.RepairedAt == nil, err
 }
 
-// damage reads the record of an object's damage as the bucket's leader has it, and its revision;
+// readDamage reads the record of an object's damage as the bucket's leader has it, and its revision;
 // neither if there is none.
-func (a *Archive) damage(ctx context.Context, instrument, id string) (d wire.Damage, revision uint64, err error) {
+func (a *Archive) readDamage(ctx context.Context, instrument, id string) (d wire.Damage, revision uint64, err error) {
 	value, revision, err := a.newest(ctx, wire.StatusBucket(a.cfg.Site), wire.DamageKey(instrument, id))
 	if err == nil && revision != 0 {
 		d, err = wire.Decode[wire.Damage](value)
@@ -285,9 +285,9 @@ func (a *Archive) statusBucket(ctx context.Context) (jetstream.KeyValue, error) 
 	return kv, nil
 }
 
-// repaired says that the bytes of an object are there again, and asks the archivist
+// reportRepaired says that the bytes of an object are there again, and asks the archivist
 // to close the record of the damage.
-func (a *Archive) repaired(ctx context.Context, n wire.Notice) {
+func (a *Archive) reportRepaired(ctx context.Context, n wire.Notice) {
 	a.metrics.restored.WithLabelValues(n.Instrument).Inc()
 	a.cfg.Logger.Warn("restored an object from a duplicate: the store had lost it",
 		"instrument", n.Instrument, "object", n.ID, "name", n.Name)
@@ -300,7 +300,7 @@ func (a *Archive) repaired(ctx context.Context, n wire.Notice) {
 }
 
 func (a *Archive) closeDamage(ctx context.Context, n wire.Notice) error {
-	d, revision, err := a.damage(ctx, n.Instrument, n.ID)
+	d, revision, err := a.readDamage(ctx, n.Instrument, n.ID)
 	if err != nil || revision == 0 {
 		return err
 	}

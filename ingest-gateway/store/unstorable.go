@@ -123,7 +123,7 @@ func verifyEntry(e *spool.Entry) error {
 	if err := e.Verify(); err != nil {
 		return err
 	}
-	err := damaged(e)
+	err := checkDigest(e)
 	if errors.Is(err, spool.ErrCorrupt) {
 		err = fmt.Errorf("%w: its bytes are not those received", err)
 	}

@@ -35,7 +35,7 @@ func TestUnstorable(t *testing.T) {
 		n.Key = wire.RawKey("hub", "camera", n.ReceivedAt, n.Digest)
 		n.ID = n.Key
 		v.ledger.ObjectBegun("camera", n.ReceivedAt)
-		if err := v.inSpool(n, "", v.cfg.Spool.Copied(n, "", bytes.NewReader(data), n.Size)); err != nil {
+		if err := v.countInSpool(n, "", v.cfg.Spool.Copied(n, "", bytes.NewReader(data), n.Size)); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -150,7 +150,7 @@ func TestUnstorablePack(t *testing.T) {
 		n.Key = wire.RawKey("hub", "camera", n.ReceivedAt, n.Digest)
 		n.ID = wire.SpooledID(n)
 		v.ledger.ObjectBegun("camera", n.ReceivedAt)
-		if err := v.inSpool(n, "", v.cfg.Spool.Copied(n, "", bytes.NewReader(data), n.Size)); err != nil {
+		if err := v.countInSpool(n, "", v.cfg.Spool.Copied(n, "", bytes.NewReader(data), n.Size)); err != nil {
 			t.Fatal(err)
 		}
 		return n

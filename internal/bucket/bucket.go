@@ -98,7 +98,7 @@ func (s *scan) run(ctx context.Context) error {
 				return err
 			}
 			if _, err := wire.ParseDay(string(day)); err != nil {
-				if err := s.strange(wire.ChangesPrefix(s.Site, instrument, day), err); err != nil {
+				if err := s.reportForeign(wire.ChangesPrefix(s.Site, instrument, day), err); err != nil {
 					return err
 				}
 				continue
@@ -201,7 +201,7 @@ func (s *scan) object(ctx context.Context, key string) error {
 		err = fmt.Errorf("object %s has %d bytes, its metadata says %d: %w", key, info.Size, n.Size, wire.ErrMalformed)
 	}
 	if err != nil {
-		return s.strange(key, err)
+		return s.reportForeign(key, err)
 	}
 	return s.add(n, info.ModifiedAt, rankObject)
 }
@@ -224,7 +224,7 @@ func (s *scan) packsOf(ctx context.Context, prefix string) error {
 func (s *scan) pack(ctx context.Context, info objectstore.Info) error {
 	name, err := wire.ParsePackKey(info.Key)
 	if err != nil {
-		return s.strange(info.Key, err)
+		return s.reportForeign(info.Key, err)
 	}
 	s.count(0, 1)
 	if s.Failed[info.Key] {
@@ -239,7 +239,7 @@ func (s *scan) pack(ctx context.Context, info objectstore.Info) error {
 		case errors.Is(err, objectstore.ErrNotFound):
 			return nil // removed meanwhile
 		case errors.Is(err, wire.ErrMalformed), errors.Is(err, wire.ErrNewerFormat):
-			return s.strange(info.Key, err)
+			return s.reportForeign(info.Key, err)
 		case err != nil:
 			return err
 		}
@@ -254,14 +254,14 @@ func (s *scan) pack(ctx context.Context, info objectstore.Info) error {
 
 func (s *scan) add(n wire.Notice, storedAt time.Time, rank int) error {
 	if n.Site != s.Site {
-		return s.strange(n.Key, fmt.Errorf("it names site %s: %w", n.Site, wire.ErrMalformed))
+		return s.reportForeign(n.Key, fmt.Errorf("it names site %s: %w", n.Site, wire.ErrMalformed))
 	}
 	return s.found.add(n.Instrument, line{Rank: rank, StoredAt: storedAt.UnixNano(), Record: n.Record}, s.wantsDay(wire.DayOf(n.ReceivedAt)))
 }
 
-// strange reports an object or pack that cannot be read. One that a newer Substorm wrote
+// reportForeign reports an object or pack that cannot be read. One that a newer Substorm wrote
 // ends the scan.
-func (s *scan) strange(key string, err error) error {
+func (s *scan) reportForeign(key string, err error) error {
 	if errors.Is(err, wire.ErrNewerFormat) {
 		return err
 	}

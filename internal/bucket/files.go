@@ -39,7 +39,7 @@ func readable(ctx context.Context, store objectstore.Store, site string, of List
 		if replaced[key] {
 			continue
 		}
-		_, err := whole(ctx, store, key)
+		_, err := readWhole(ctx, store, key)
 		switch {
 		case errors.Is(err, wire.ErrMalformed):
 			f.unreadable = append(f.unreadable, key)
@@ -83,7 +83,7 @@ func (f *files) newest(ctx context.Context, store objectstore.Store, versions []
 	replaced := map[string]bool{}
 	for i, v := range slices.Backward(versions) {
 		key := wire.ManifestVersionKey(v.Site, v.Instrument, v.Day, v.Number)
-		header, err := whole(ctx, store, key)
+		header, err := readWhole(ctx, store, key)
 		if errors.Is(err, wire.ErrMalformed) {
 			f.unreadable = append(f.unreadable, key)
 			continue
@@ -104,8 +104,8 @@ func (f *files) newest(ctx context.Context, store objectstore.Store, versions []
 	return replaced, nil
 }
 
-// whole reads a file to its end.
-func whole(ctx context.Context, store objectstore.Store, key string) (wire.ManifestHeader, error) {
+// readWhole reads a file to its end.
+func readWhole(ctx context.Context, store objectstore.Store, key string) (wire.ManifestHeader, error) {
 	for _, err := range manifest.RecordsOf(ctx, store, []string{key}) {
 		if err != nil {
 			return wire.ManifestHeader{}, err

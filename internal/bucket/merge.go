@@ -74,7 +74,7 @@ func (f *Found) Merge(ctx context.Context, of List, before time.Time) (*Merged, 
 			return nil, err
 		}
 	}
-	if err := m.look(ctx, f.cfg.Store); err != nil {
+	if err := m.findInPlace(ctx, f.cfg.Store); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -105,15 +105,15 @@ func (m *Merged) read(before time.Time) error {
 		id := manifest.HashID(l.ID)
 		last.id, last.offset, last.set = id, offset, true
 		p := place{offset: offset, rank: l.Rank, storedAt: l.StoredAt, receivedAt: l.ReceivedAt.UnixNano()}
-		was, again := m.best[id]
+		known, again := m.best[id]
 		_, changed := m.changes[l.ID]
-		young := !changed && !before.IsZero() && l.StoredAt >= before.UnixNano() && (!again || was.young)
+		young := !changed && !before.IsZero() && l.StoredAt >= before.UnixNano() && (!again || known.young)
 		m.spots[spot(l.Record)] = struct{}{}
-		if !again || cmp.Or(cmp.Compare(p.rank, was.rank), cmp.Compare(p.storedAt, was.storedAt)) > 0 {
-			was = p
+		if !again || cmp.Or(cmp.Compare(p.rank, known.rank), cmp.Compare(p.storedAt, known.storedAt)) > 0 {
+			known = p
 		}
-		was.young = young
-		m.best[id] = was
+		known.young = young
+		m.best[id] = known
 		return nil
 	})
 	if err != nil {
@@ -126,8 +126,8 @@ func (m *Merged) read(before time.Time) error {
 	return err
 }
 
-// look asks for what was imported where it lies: only changes know of it.
-func (m *Merged) look(ctx context.Context, store objectstore.Store) error {
+// findInPlace asks for what was imported where it lies: only changes know of it.
+func (m *Merged) findInPlace(ctx context.Context, store objectstore.Store) error {
 	for id, r := range m.changes {
 		if wire.IsOurs(r.Key) || !Holds(r) {
 			continue
@@ -157,11 +157,11 @@ func (m *Merged) Get(id string) (l Line, found bool, err error) {
 	if err != nil {
 		return Line{}, false, err
 	}
-	return Line{Record: m.say(own.Record)}, true, nil
+	return Line{Record: m.applyChanges(own.Record)}, true, nil
 }
 
-// say lays what changes say over what the object says itself.
-func (m *Merged) say(own wire.Record) wire.Record {
+// applyChanges lays what changes say over what the object says itself.
+func (m *Merged) applyChanges(own wire.Record) wire.Record {
 	if change, changed := m.changes[own.ID]; changed {
 		if Holds(change) {
 			change.Key, change.Offset, change.Length = own.Key, own.Offset, own.Length
@@ -188,7 +188,7 @@ func (m *Merged) All() iter.Seq2[Line, error] {
 		})
 		for _, p := range places {
 			l, err := lineAt(m.file, p.offset, p.length)
-			if !yield(Line{Record: m.say(l.Record), Young: p.young}, err) || err != nil {
+			if !yield(Line{Record: m.applyChanges(l.Record), Young: p.young}, err) || err != nil {
 				return
 			}
 		}

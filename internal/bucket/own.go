@@ -21,20 +21,20 @@ func Other(ctx context.Context, store objectstore.Store, key string, object wire
 		return wire.Digest{}, nil // the key itself says whose bytes they are
 	}
 	info, err := store.Head(ctx, key)
-	var is wire.Digest
+	var digest wire.Digest
 	if err == nil {
 		n, unreadable := wire.NoticeFromMetadata(key, info.Metadata)
-		if is = n.Digest; unreadable != nil || n.Size != info.Size {
-			is, err = digestOf(ctx, store, key) // they themselves say it
+		if digest = n.Digest; unreadable != nil || n.Size != info.Size {
+			digest, err = digestOf(ctx, store, key) // they themselves say it
 		}
 	}
 	if errors.Is(err, objectstore.ErrNotFound) {
 		return wire.Digest{}, nil
 	}
-	if err != nil || is == object {
+	if err != nil || digest == object {
 		return wire.Digest{}, err
 	}
-	return is, nil
+	return digest, nil
 }
 
 func digestOf(ctx context.Context, store objectstore.Store, key string) (wire.Digest, error) {

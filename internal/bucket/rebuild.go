@@ -67,10 +67,10 @@ func Compare(ctx context.Context, store objectstore.Store, site string, m *Merge
 		return nil, err
 	}
 	for _, key := range slices.Concat(p.files.unreadable, m.Unreadable) {
-		p.differ(Unreadable, wire.Record{ID: key}, nil)
+		p.addDifference(Unreadable, wire.Record{ID: key}, nil)
 	}
 	for _, key := range slices.Concat(p.files.foreign, m.Foreign) {
-		p.differ(Foreign, wire.Record{ID: key}, nil)
+		p.addDifference(Foreign, wire.Record{ID: key}, nil)
 	}
 	for r, err := range p.files.records(ctx, store) {
 		if err == nil {
@@ -86,7 +86,7 @@ func Compare(ctx context.Context, store objectstore.Store, site string, m *Merge
 		}
 		p.Said++
 		if !l.Young && !p.known[manifest.HashID(l.ID)] {
-			p.differ(Unlisted, wire.Record{ID: l.ID, State: l.State}, nil)
+			p.addDifference(Unlisted, wire.Record{ID: l.ID, State: l.State}, nil)
 		}
 	}
 	return p, nil
@@ -100,7 +100,7 @@ func (p *Plan) Records(ctx context.Context, store objectstore.Store) iter.Seq2[w
 // Close ends the plan and its merged day.
 func (p *Plan) Close() { p.merged.Close() }
 
-func (p *Plan) differ(kind DifferenceKind, listed wire.Record, said *wire.Record) {
+func (p *Plan) addDifference(kind DifferenceKind, listed wire.Record, said *wire.Record) {
 	p.Differences = append(p.Differences, Difference{List: p.List, Kind: kind, Record: listed, Bucket: said})
 }
 
@@ -113,7 +113,7 @@ func (p *Plan) compare(ctx context.Context, store objectstore.Store, r wire.Reco
 	case err != nil:
 		return err
 	case !Holds(r) && !found:
-		p.differ(Untold, r, nil)
+		p.addDifference(Untold, r, nil)
 		return nil
 	case !Holds(r):
 		p.disagree(r, said.Record)
@@ -121,9 +121,9 @@ func (p *Plan) compare(ctx context.Context, store objectstore.Store, r wire.Reco
 	case !found || said.Missing:
 		there, err := p.isThere(ctx, store, r)
 		if err == nil && !there {
-			p.differ(Missing, r, nil)
+			p.addDifference(Missing, r, nil)
 		} else if err == nil && !found && !wire.IsOurs(r.Key) {
-			p.differ(Untold, r, nil)
+			p.addDifference(Untold, r, nil)
 		}
 		return err // one of ours that is there was stored since the scan
 	}
@@ -134,7 +134,7 @@ func (p *Plan) compare(ctx context.Context, store objectstore.Store, r wire.Reco
 		}
 		if !there {
 			p.moved[id] = true
-			p.differ(Moved, r, &said.Record)
+			p.addDifference(Moved, r, &said.Record)
 		}
 	}
 	p.disagree(r, said.Record)
@@ -151,7 +151,7 @@ func (p *Plan) disagree(r, said wire.Record) {
 		p.changed[manifest.HashID(r.ID)] = true
 		return
 	}
-	p.differ(Untold, r, &said)
+	p.addDifference(Untold, r, &said)
 }
 
 // isThere asks the store whether it has the bytes where a record says.

@@ -22,10 +22,10 @@ func (n *newest) forget() {
 	n.generation++
 }
 
-// missed is called when the index moved, or the notices are another stream's, and
+// forgetMissed is called when the index moved, or the notices are another stream's, and
 // forgets the newest objects where something was listed that was not heard: what came
 // and what was retracted while NATS was away. The mutex is held.
-func (c *Catalog) missed(listed wire.StreamCursor) {
+func (c *Catalog) forgetMissed(listed wire.StreamCursor) {
 	if listed.Epoch == "" || c.overlay.heard(listed) {
 		return
 	}

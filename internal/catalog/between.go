@@ -62,7 +62,7 @@ func (by By) bounds(d wire.RootDay, fresh []*item) (from, to time.Time, err erro
 // of manifests.
 func (c *Catalog) Between(ctx context.Context, instrument string, from, to time.Time, by By) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
-		s, err := c.known(ctx, instrument)
+		s, err := c.readSnapshot(ctx, instrument)
 		if err != nil {
 			yield(wire.Record{}, err)
 			return
@@ -91,7 +91,7 @@ func (c *Catalog) Between(ctx context.Context, instrument string, from, to time.
 // Tag names what Between yields: of two that are equal it yields the same. It decodes
 // nothing. Errors: as Between.
 func (c *Catalog) Tag(ctx context.Context, instrument string, from, to time.Time, by By) (string, error) {
-	s, err := c.known(ctx, instrument)
+	s, err := c.readSnapshot(ctx, instrument)
 	if err != nil {
 		return "", err
 	}

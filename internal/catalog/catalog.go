@@ -160,7 +160,7 @@ func (c *Catalog) watch(ctx context.Context) {
 				return
 			}
 			c.index = c.next
-			c.missed(c.index.listed)
+			c.forgetMissed(c.index.listed)
 			for instrument := range c.overlay.trim(c.index.listed) {
 				if n := c.newest[instrument]; n != nil {
 					n.forget()
@@ -203,8 +203,8 @@ func (c *Catalog) take(e jetstream.KeyValueEntry) {
 		entry, err := wire.Decode[wire.IndexEntry](e.Value())
 		if err != nil {
 			c.cfg.Log.Error("cannot read an entry of the index of the archive; its last known state stays in force", "entry", e.Key(), "error", err)
-			if was, known := c.index.entries[e.Key()]; known {
-				c.next.entries[e.Key()] = was
+			if before, known := c.index.entries[e.Key()]; known {
+				c.next.entries[e.Key()] = before
 			}
 			return
 		}
@@ -218,7 +218,7 @@ func (c *Catalog) follow(ctx context.Context) error {
 	for said := ""; ; {
 		c.mu.Lock()
 		listed, moved := c.index.listed, c.moved
-		c.missed(listed)
+		c.forgetMissed(listed)
 		from := c.overlay.begin(listed)
 		c.mu.Unlock()
 		if listed.Epoch == "" {

@@ -53,7 +53,7 @@ func (c *Catalog) Children(ctx context.Context, instrument, dir string) (Listing
 
 // ChildrenAfter is Children with at most limit records, beginning after a path; all folders are in each page.
 func (c *Catalog) ChildrenAfter(ctx context.Context, instrument, dir, after string, limit int) (Listing, error) {
-	s, err := c.known(ctx, instrument)
+	s, err := c.readSnapshot(ctx, instrument)
 	if err != nil {
 		return Listing{}, err
 	}
@@ -68,8 +68,8 @@ func (c *Catalog) ChildrenAfter(ctx context.Context, instrument, dir, after stri
 	for _, sum := range holding {
 		fresh := s.fresh[sum.Day]
 		page.note(tagOf(sum, s.epoch, fresh))
-		if len(fresh) == 0 && !page.asks(sum) {
-			page.summed(sum)
+		if len(fresh) == 0 && !page.needsRecords(sum) {
+			page.addSummary(sum)
 			continue
 		}
 		d, err := c.day(ctx, s, sum)
@@ -105,9 +105,9 @@ func (p *page) concerns(d wire.RootDay) bool {
 	return at < len(d.Dirs) && strings.HasPrefix(d.Dirs[at], p.prefix)
 }
 
-// asks says whether the records of a day must be read: it may hold some of the page
+// needsRecords says whether the records of a day must be read: it may hold some of the page
 // itself, or folders that it does not name.
-func (p *page) asks(d wire.RootDay) bool {
+func (p *page) needsRecords(d wire.RootDay) bool {
 	if !manifest.MayHold(d, p.dir) {
 		return false
 	}
@@ -119,8 +119,8 @@ func (p *page) asks(d wire.RootDay) bool {
 	return true
 }
 
-// summed takes what the summary of a day says about folders.
-func (p *page) summed(d wire.RootDay) {
+// addSummary takes what the summary of a day says about folders.
+func (p *page) addSummary(d wire.RootDay) {
 	var names []string
 	outside := false
 	for _, dir := range d.Dirs {

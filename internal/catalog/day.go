@@ -50,7 +50,7 @@ type Day struct {
 
 // Day returns one day. A day about which nothing is known has no records. Errors: those of the store and of manifests.
 func (c *Catalog) Day(ctx context.Context, instrument string, day wire.Day) (*Day, error) {
-	s, err := c.known(ctx, instrument)
+	s, err := c.readSnapshot(ctx, instrument)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (c *Catalog) Day(ctx context.Context, instrument string, day wire.Day) (*Da
 
 // DayTag returns the tag of a day without reading it. Errors: as Day.
 func (c *Catalog) DayTag(ctx context.Context, instrument string, day wire.Day) (string, error) {
-	s, err := c.known(ctx, instrument)
+	s, err := c.readSnapshot(ctx, instrument)
 	if err != nil {
 		return "", err
 	}
@@ -73,11 +73,11 @@ func (c *Catalog) day(ctx context.Context, s snapshot, sum wire.RootDay) (*Day, 
 	if err != nil || len(fresh) == 0 {
 		return listed, err
 	}
-	return c.under(listed, tagOf(sum, s.epoch, fresh), fresh), nil
+	return c.mergeCached(listed, tagOf(sum, s.epoch, fresh), fresh), nil
 }
 
-// under returns a day with fresh notices laid over it: once, however many ask.
-func (c *Catalog) under(listed *Day, tag string, fresh []*item) *Day {
+// mergeCached returns a day with fresh notices laid over it: once, however many ask.
+func (c *Catalog) mergeCached(listed *Day, tag string, fresh []*item) *Day {
 	listed.mu.Lock()
 	defer listed.mu.Unlock()
 	if d := listed.merged; d != nil && d.Tag == tag {
@@ -195,9 +195,9 @@ func (d *Day) TakenBack() (all []*wire.Record) {
 		}
 	}
 	for _, duplicate := range d.duplicates {
-		if is := named[duplicate.DuplicateOf]; is != nil {
+		if original := named[duplicate.DuplicateOf]; original != nil {
 			r := *duplicate
-			r.State, r.Reason, r.ChangedBy, r.RetractedAt, r.PurgedAt, r.DuplicateOf = is.State, is.Reason, is.ChangedBy, is.RetractedAt, is.PurgedAt, ""
+			r.State, r.Reason, r.ChangedBy, r.RetractedAt, r.PurgedAt, r.DuplicateOf = original.State, original.Reason, original.ChangedBy, original.RetractedAt, original.PurgedAt, ""
 			all = append(all, &r)
 		}
 	}
@@ -294,18 +294,18 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 				d.Records[i] = nil
 			}
 		case r.IsChange():
-			change(r.ID, func(was *wire.Record) { became(was, &r) })
+			change(r.ID, func(record *wire.Record) { applyChange(record, &r) })
 		case known || r.State != wire.StateCurrent:
-		case c.uncertain(listed, taken, &r, f.path), hidesRepeats && mayRepeat(&r) && repeated[r.Digest]:
+		case c.mayMove(listed, taken, &r, f.path), hidesRepeats && mayRepeat(&r) && repeated[r.Digest]:
 		default:
 			if replaced[r.ID] || slices.ContainsFunc(listed.at(f.path), func(o *wire.Record) bool { return o.Supersedes == r.ID }) {
 				r.State = wire.StateSuperseded
 			}
 			if r.Supersedes != "" {
 				replaced[r.Supersedes] = true
-				change(r.Supersedes, func(was *wire.Record) {
-					if was.State == wire.StateCurrent {
-						was.State = wire.StateSuperseded
+				change(r.Supersedes, func(record *wire.Record) {
+					if record.State == wire.StateCurrent {
+						record.State = wire.StateSuperseded
 					}
 				})
 			}
@@ -343,34 +343,34 @@ func digestsIn(listed *Day, fresh []*item) map[wire.Digest]bool {
 		return asked
 	}
 	for _, r := range listed.Records {
-		if _, is := asked[r.Digest]; is {
+		if _, found := asked[r.Digest]; found {
 			asked[r.Digest] = true
 		}
 	}
 	return asked
 }
 
-// became changes a record as a notice of the archivist says. The state says what became
+// applyChange changes a record as a notice of the archivist says. The state says what became
 // of the object: one that was once restored keeps restoredAt in the manifests.
-func became(was, to *wire.Record) {
+func applyChange(record, to *wire.Record) {
 	switch {
-	case was.State == wire.StatePurged && !(was.Expired() && to.State == wire.StatePurged):
+	case record.State == wire.StatePurged && !(record.Expired() && to.State == wire.StatePurged):
 		return
 	case to.State == wire.StateRetracted:
-		was.RetractedAt, was.RestoredAt, was.Origin = to.RetractedAt, nil, to.Origin
+		record.RetractedAt, record.RestoredAt, record.Origin = to.RetractedAt, nil, to.Origin
 	case to.State == wire.StatePurged:
-		was.PurgedAt = to.PurgedAt
-	case was.State != wire.StateRetracted: // it is not hidden
+		record.PurgedAt = to.PurgedAt
+	case record.State != wire.StateRetracted: // it is not hidden
 		return
 	default:
-		was.RestoredAt = to.RestoredAt
+		record.RestoredAt = to.RestoredAt
 	}
-	was.State, was.Reason, was.ChangedBy = to.State, to.Reason, to.ChangedBy
+	record.State, record.Reason, record.ChangedBy = to.State, to.Reason, to.ChangedBy
 }
 
-// uncertain says whether the manifest's writer may publish a new object elsewhere:
+// mayMove says whether the manifest's writer may publish a new object elsewhere:
 // its path is taken, or is one with a sequence.
-func (c *Catalog) uncertain(listed *Day, taken map[string]bool, r *wire.Record, path string) bool {
+func (c *Catalog) mayMove(listed *Day, taken map[string]bool, r *wire.Record, path string) bool {
 	if r.Supersedes == "" && r.Version < 2 {
 		if taken[path] || len(listed.at(path)) > 0 {
 			return true

@@ -14,7 +14,7 @@ import (
 // at returns the objects of a path, those of the newest days first; where enough says
 // so of one, older days are not asked.
 func (c *Catalog) at(ctx context.Context, instrument, path string, enough func(*wire.Record) bool) ([]*wire.Record, error) {
-	s, err := c.known(ctx, instrument)
+	s, err := c.readSnapshot(ctx, instrument)
 	if err != nil {
 		return nil, err
 	}

@@ -79,8 +79,8 @@ func (c *Catalog) instrumentTag(name string) string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// known returns what is known of an instrument.
-func (c *Catalog) known(ctx context.Context, instrument string) (snapshot, error) {
+// readSnapshot returns what is known of an instrument.
+func (c *Catalog) readSnapshot(ctx context.Context, instrument string) (snapshot, error) {
 	if err := c.await(ctx); err != nil {
 		return snapshot{}, err
 	}
@@ -156,7 +156,7 @@ func (c *Catalog) root(ctx context.Context, instrument string, entry wire.IndexE
 // Days returns the days for which the archive holds anything of an instrument, ascending, including days that were only announced. An
 // instrument that the archive does not know has none. Errors: those of the store and of roots.
 func (c *Catalog) Days(ctx context.Context, instrument string) ([]wire.RootDay, error) {
-	s, err := c.known(ctx, instrument)
+	s, err := c.readSnapshot(ctx, instrument)
 	if err != nil {
 		return nil, err
 	}

@@ -42,8 +42,8 @@ func newer(a, b *wire.Record) bool {
 	return b == nil || cmp.Or(a.When().Compare(b.When()), older(a, b)) > 0
 }
 
-// shows says whether an object may be an instrument's latest: segments are not objects that a sender sent.
-func shows(r *wire.Record, mediaType string) bool {
+// mayBeLatest says whether an object may be an instrument's latest: segments are not objects that a sender sent.
+func mayBeLatest(r *wire.Record, mediaType string) bool {
 	if r.State != wire.StateCurrent || mediaType != "" && r.MediaType != mediaType {
 		return false
 	}
@@ -148,7 +148,7 @@ func (c *Catalog) newestOf(instrument string) *newest {
 // first. It returns what it found of any type; whole says that this is the newest of
 // each, and not only of that which was asked for.
 func (c *Catalog) lookForNewest(ctx context.Context, instrument, mediaType string) (best map[string]*wire.Record, whole bool, err error) {
-	s, err := c.known(ctx, instrument)
+	s, err := c.readSnapshot(ctx, instrument)
 	if err != nil {
 		return nil, false, err
 	}
@@ -166,7 +166,7 @@ func (c *Catalog) lookForNewest(ctx context.Context, instrument, mediaType strin
 		}
 		for _, r := range d.Records {
 			for _, of := range []string{"", r.MediaType} {
-				if _, known := best[of]; (known || len(best) < maxTypes || of == mediaType) && shows(r, of) && newer(r, best[of]) {
+				if _, known := best[of]; (known || len(best) < maxTypes || of == mediaType) && mayBeLatest(r, of) && newer(r, best[of]) {
 					best[of] = r
 				}
 			}
@@ -205,8 +205,8 @@ func (c *Catalog) hearNewest(n wire.Notice) {
 	}
 	if r.State != wire.StateCurrent {
 		for _, newest := range []map[string]*wire.Record{known.of, known.heard} {
-			for mediaType, was := range newest {
-				if was != nil && was.ID == r.ID {
+			for mediaType, before := range newest {
+				if before != nil && before.ID == r.ID {
 					delete(newest, mediaType) // to be looked for again
 					c.lookAgain(n.Instrument, known)
 				}
@@ -216,7 +216,7 @@ func (c *Catalog) hearNewest(n wire.Notice) {
 		known.typed = false
 		return
 	}
-	if known.types != nil && len(known.types) < maxTypes && shows(&r, "") && r.MediaType != "" {
+	if known.types != nil && len(known.types) < maxTypes && mayBeLatest(&r, "") && r.MediaType != "" {
 		known.types[r.MediaType] = struct{}{}
 	}
 	for _, mediaType := range []string{"", r.MediaType} {
@@ -225,7 +225,7 @@ func (c *Catalog) hearNewest(n wire.Notice) {
 		if !looked && (!known.typed || mediaType == "") {
 			newest = known.heard
 		}
-		if _, known := newest[mediaType]; !known && len(newest) >= maxTypes || !shows(&r, mediaType) || !newer(&r, newest[mediaType]) {
+		if _, known := newest[mediaType]; !known && len(newest) >= maxTypes || !mayBeLatest(&r, mediaType) || !newer(&r, newest[mediaType]) {
 			continue
 		}
 		newest[mediaType] = &r
@@ -255,8 +255,8 @@ func (c *Catalog) Subscribe(instrument string) (records <-chan wire.Record, canc
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.newestOf(instrument)
-	if is := n.of[""]; is != nil {
-		now, found = *is, true
+	if latest := n.of[""]; latest != nil {
+		now, found = *latest, true
 	}
 	if found {
 		r.records <- now

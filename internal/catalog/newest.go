@@ -23,7 +23,7 @@ func (c *Catalog) Newest(ctx context.Context, instrument string, most int, until
 }
 
 func (c *Catalog) newestOfType(ctx context.Context, instrument, mediaType string, most int, until time.Time) ([]*wire.Record, error) {
-	s, err := c.known(ctx, instrument)
+	s, err := c.readSnapshot(ctx, instrument)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (c *Catalog) newestOfType(ctx context.Context, instrument, mediaType string
 			return nil, err
 		}
 		for _, r := range d.Records {
-			if shows(r, mediaType) && (until.IsZero() || r.ObservedEnd().Before(until)) {
+			if mayBeLatest(r, mediaType) && (until.IsZero() || r.ObservedEnd().Before(until)) {
 				all = append(all, r)
 			}
 		}

@@ -51,7 +51,7 @@ func (c *Catalog) Types(ctx context.Context, instrument string) ([]string, error
 }
 
 func (c *Catalog) lookForTypes(ctx context.Context, instrument string) (map[string]struct{}, error) {
-	s, err := c.known(ctx, instrument)
+	s, err := c.readSnapshot(ctx, instrument)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (c *Catalog) lookForTypes(ctx context.Context, instrument string) (map[stri
 		}
 		some := false
 		for _, r := range d.Records {
-			if shows(r, "") {
+			if mayBeLatest(r, "") {
 				some = true
 				if len(found) < maxTypes {
 					found[r.MediaType] = struct{}{}

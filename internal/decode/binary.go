@@ -223,7 +223,7 @@ func (b *binaryLayout) one(r *run, number int, record []byte) bool {
 		}
 	}
 	if !b.timed {
-		return r.untimed()
+		return r.emitUntimed()
 	}
 	f, i, exact := b.time.load(record[b.time.at : b.time.at+b.time.width])
 	var t int64
@@ -237,7 +237,7 @@ func (b *binaryLayout) one(r *run, number int, record []byte) bool {
 		r.skip("record %d: time: %w", number, err)
 		return true
 	}
-	return r.done(t)
+	return r.emitTimed(t)
 }
 
 func (b *binaryLayout) read(r *run, in io.Reader) error {

@@ -81,7 +81,7 @@ func (c *csvLayout) line(r *run, number int, line []byte) bool {
 		}
 	}
 	if len(c.times) == 0 {
-		return r.untimed()
+		return r.emitUntimed()
 	}
 	text := c.timeText(r)
 	if !c.clock.iso && c.decimalComma {
@@ -92,7 +92,7 @@ func (c *csvLayout) line(r *run, number int, line []byte) bool {
 		r.skip("line %d: time: %w", number, err)
 		return true
 	}
-	return r.done(t)
+	return r.emitTimed(t)
 }
 
 // parameter sets all values of a parameter. Columns that a short line does not have

@@ -203,7 +203,7 @@ func (d *Decoder) read(in io.Reader, at time.Time, last ends, emit func(Sample) 
 func (d *Decoder) begin(receivedAt time.Time, emit func(Sample) error) *run {
 	r := d.runs.Get().(*run)
 	r.emit, r.ends = emit, endsNone
-	r.again(receivedAt)
+	r.beginPayload(receivedAt)
 	return r
 }
 
@@ -243,8 +243,8 @@ type run struct {
 	state  any
 }
 
-// again begins a payload.
-func (r *run) again(receivedAt time.Time) {
+// beginPayload begins a payload.
+func (r *run) beginPayload(receivedAt time.Time) {
 	r.receivedAt = receivedAt
 	r.emitted, r.bad, r.first, r.failed, r.partly = 0, 0, nil, nil, false
 }
@@ -284,8 +284,8 @@ func (r *run) skip(format string, args ...any) {
 	}
 }
 
-// done emits the record that was read, observed at t, and says whether to continue.
-func (r *run) done(t int64) bool {
+// emitTimed emits the record that was read, observed at t, and says whether to continue.
+func (r *run) emitTimed(t int64) bool {
 	if r.partly && r.got == 0 {
 		return true
 	}
@@ -297,9 +297,9 @@ func (r *run) done(t int64) bool {
 	return true
 }
 
-// untimed emits a record that has no time of its own: of a payload there can only
+// emitUntimed emits a record that has no time of its own: of a payload there can only
 // be one.
-func (r *run) untimed() bool {
+func (r *run) emitUntimed() bool {
 	if r.partly && r.got == 0 {
 		return true
 	}
@@ -312,5 +312,5 @@ func (r *run) untimed() bool {
 		r.skip("time: %w", err)
 		return true
 	}
-	return r.done(t)
+	return r.emitTimed(t)
 }

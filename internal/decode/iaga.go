@@ -110,7 +110,7 @@ func (l *iagaLayout) line(r *run, number int, line []byte) bool {
 		r.skip("line %d: %w", number, err)
 		return true
 	}
-	return r.done(t)
+	return r.emitTimed(t)
 }
 
 // isWhole says whether a line has all of its elements, the last one with its two decimals: nothing was cut off it.

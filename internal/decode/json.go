@@ -260,9 +260,9 @@ func (j *jsonLayout) one(r *run, s *jsonState) error {
 	case s.problem != nil:
 		r.skip("record %d: %w", s.number, s.problem)
 	case j.timed:
-		s.failed = !r.done(s.time)
+		s.failed = !r.emitTimed(s.time)
 	default:
-		s.failed = !r.untimed()
+		s.failed = !r.emitUntimed()
 	}
 	s.mark(r)
 	return nil
@@ -330,15 +330,15 @@ func (j *jsonLayout) time(r *run, s *jsonState) error {
 	}
 	t, wrong := j.clock.text(r, text)
 	if wrong != nil {
-		s.wrong(fmt.Errorf("time: %w", wrong))
+		s.noteProblem(fmt.Errorf("time: %w", wrong))
 		return nil
 	}
 	s.time, s.timed = t, true
 	return nil
 }
 
-// wrong notes what is wrong with the record.
-func (s *jsonState) wrong(err error) {
+// noteProblem notes what is wrong with the record.
+func (s *jsonState) noteProblem(err error) {
 	if s.problem == nil {
 		s.problem = err
 	}
@@ -370,7 +370,7 @@ func (s *jsonState) wrongValues(r *run, p *Parameter, got int, err error) {
 	r.got = got
 	for i := range p.Count {
 		if err := r.value(p, i, err); err != nil {
-			s.wrong(fmt.Errorf("parameter %s: %w", p.Name, err))
+			s.noteProblem(fmt.Errorf("parameter %s: %w", p.Name, err))
 			return
 		}
 	}
@@ -397,7 +397,7 @@ func (j *jsonLayout) elements(r *run, s *jsonState, p *Parameter, filled *int) e
 	}
 	if kind == '{' {
 		if err := r.value(p, *filled-1, errors.New("an object is not a value")); err != nil {
-			s.wrong(fmt.Errorf("parameter %s: %w", p.Name, err))
+			s.noteProblem(fmt.Errorf("parameter %s: %w", p.Name, err))
 		}
 		return dec.SkipValue()
 	}
@@ -417,7 +417,7 @@ func (j *jsonLayout) elements(r *run, s *jsonState, p *Parameter, filled *int) e
 		wrong = p.setText(r.values, *filled-1, text)
 	}
 	if wrong = r.value(p, *filled-1, wrong); wrong != nil {
-		s.wrong(fmt.Errorf("parameter %s: %w", p.Name, wrong))
+		s.noteProblem(fmt.Errorf("parameter %s: %w", p.Name, wrong))
 	}
 	return nil
 }

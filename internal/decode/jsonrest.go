@@ -34,7 +34,7 @@ func (j *jsonLayout) resume(r *run, s *jsonState, b []byte, at int, err error) {
 			r.bad, r.first, r.partly = s.bad, s.first, false
 			read = s.number - s.began
 		}
-		at = j.mend(r, s, b[:end], at, read, err)
+		at = j.readBroken(r, s, b[:end], at, read, err)
 		read = 0
 	}
 	if cap(s.text) > maxKeptText {
@@ -42,9 +42,9 @@ func (j *jsonLayout) resume(r *run, s *jsonState, b []byte, at int, err error) {
 	}
 }
 
-// mend reads the records of a value that has an error of syntax, one by one, behind the first ones, which were read. It returns
+// readBroken reads the records of a value that has an error of syntax, one by one, behind the first ones, which were read. It returns
 // where the value ends.
-func (j *jsonLayout) mend(r *run, s *jsonState, b []byte, at, read int, err error) (end int) {
+func (j *jsonLayout) readBroken(r *run, s *jsonState, b []byte, at, read int, err error) (end int) {
 	for _, name := range j.records {
 		var found bool
 		if at, found = jsonMember(b, at, name); !found {

@@ -65,7 +65,7 @@ func (o *oasisLayout) payload(r *run, payload []byte) {
 			return
 		}
 	}
-	r.untimed()
+	r.emitUntimed()
 }
 
 func (o *oasisLayout) read(r *run, in io.Reader) error { return readAll(r, o, in, maxOASIS) }

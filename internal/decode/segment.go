@@ -61,7 +61,7 @@ func (d *Decoder) ReadSegment(in io.Reader, emit func(Sample) error) error {
 	var bad Undecodable
 	r := d.begin(time.Time{}, emit)
 	err := Datagrams(in, func(payload []byte, receivedAt time.Time) error {
-		r.again(receivedAt)
+		r.beginPayload(receivedAt)
 		d.layout.payload(r, payload)
 		if r.bad > 0 && r.failed == nil {
 			bad.add(r.first)

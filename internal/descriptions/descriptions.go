@@ -85,19 +85,19 @@ func (d *Descriptions) take(e jetstream.KeyValueEntry) {
 		d.next[instrument] = slices.DeleteFunc(slices.Clone(all), func(one wire.Description) bool { return one.EntryKey() == e.Key() })
 		return
 	}
-	is, err := wire.Decode[wire.Description](e.Value())
-	if err != nil || is.EntryKey() != e.Key() {
+	description, err := wire.Decode[wire.Description](e.Value())
+	if err != nil || description.EntryKey() != e.Key() {
 		d.cfg.Log.Warn("cannot read a description of an instrument; ignoring it", "entry", e.Key(), "error", err)
 		return
 	}
 	if !d.reading {
 		all = slices.Clone(all)
 	}
-	at, known := slices.BinarySearchFunc(all, is, func(a, b wire.Description) int { return strings.Compare(a.EntryKey(), b.EntryKey()) })
+	at, known := slices.BinarySearchFunc(all, description, func(a, b wire.Description) int { return strings.Compare(a.EntryKey(), b.EntryKey()) })
 	if known {
-		all[at] = is
+		all[at] = description
 	} else {
-		all = slices.Insert(all, at, is)
+		all = slices.Insert(all, at, description)
 	}
 	d.next[instrument] = all
 }

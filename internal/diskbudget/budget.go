@@ -55,8 +55,8 @@ func Measure(ctx context.Context, dir string) (Usage, error) {
 				if part == nil {
 					part = &u.Other
 				}
-				if is, ok := info.Sys().(*syscall.Stat_t); ok {
-					*part += is.Blocks * 512 // stat(2): whatever the file system's blocks are
+				if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+					*part += stat.Blocks * 512 // stat(2): whatever the file system's blocks are
 				}
 			}
 		}
@@ -73,11 +73,11 @@ func Measure(ctx context.Context, dir string) (Usage, error) {
 
 // Space is what the file system of a folder has left for this user, and what it can hold, in bytes.
 func Space(dir string) (free, size int64, err error) {
-	var is unix.Statfs_t
-	if err := unix.Statfs(dir, &is); err != nil {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(dir, &stat); err != nil {
 		return 0, 0, fmt.Errorf("file system of %s: %w", dir, err)
 	}
-	return int64(is.Bavail) * is.Bsize, int64(is.Blocks) * is.Bsize, nil
+	return int64(stat.Bavail) * stat.Bsize, int64(stat.Blocks) * stat.Bsize, nil
 }
 
 // State is what is known of a budget.
@@ -114,7 +114,7 @@ func New(dir string, declared int64, warn func(error)) (*Budget, error) {
 	b := &Budget{dir: dir, declared: declared, warn: warn, doubt: make(chan struct{}, 1), is: State{Sizes: Sizes{Removable: Unknown}}}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b, b.look(time.Now())
+	return b, b.refresh(time.Now())
 }
 
 // Run measures until ctx ends.
@@ -155,7 +155,7 @@ func (b *Budget) await(ctx context.Context) {
 
 func (b *Budget) measure(ctx context.Context) error {
 	began := time.Now()
-	usage, free, err := b.still(ctx)
+	usage, free, err := b.measureStill(ctx)
 	if err != nil {
 		return err
 	}
@@ -166,12 +166,12 @@ func (b *Budget) measure(ctx context.Context) error {
 	case <-b.doubt:
 	default:
 	}
-	return b.look(time.Now())
+	return b.refresh(time.Now())
 }
 
-// still measures until the file system has about the same left before and after, some times at most: what is written meanwhile would count
+// measureStill measures until the file system has about the same left before and after, some times at most: what is written meanwhile would count
 // twice.
-func (b *Budget) still(ctx context.Context) (usage Usage, before int64, err error) {
+func (b *Budget) measureStill(ctx context.Context) (usage Usage, before int64, err error) {
 	const tries, about = 3, 1 << 20
 	for range tries {
 		if before, _, err = Space(b.dir); err != nil {
@@ -188,8 +188,8 @@ func (b *Budget) still(ctx context.Context) (usage Usage, before int64, err erro
 	return usage, before, nil
 }
 
-// look queries the file system and plans again. The caller holds mu.
-func (b *Budget) look(now time.Time) error {
+// refresh queries the file system and plans again. The caller holds mu.
+func (b *Budget) refresh(now time.Time) error {
 	free, size, err := Space(b.dir)
 	if err != nil {
 		return err
@@ -199,9 +199,9 @@ func (b *Budget) look(now time.Time) error {
 	if b.is.Measured {
 		b.is.Used = max(b.is.Total()+b.freeThen-free, 0)
 	}
-	was := b.is.Decision
-	b.is.Decision = Plan(b.is.Sizes, was)
-	begins := b.is.Remove > 0 && was.Remove == 0 || b.is.Messages && !was.Messages || b.is.NoReceipts && !was.NoReceipts
+	before := b.is.Decision
+	b.is.Decision = Plan(b.is.Sizes, before)
+	begins := b.is.Remove > 0 && before.Remove == 0 || b.is.Messages && !before.Messages || b.is.NoReceipts && !before.NoReceipts
 	// Space that others free looks as if we had freed it, and so much more would be received than the budget has.
 	shrunk := b.is.Measured && free-b.freeThen > max(b.is.Budget()/shrunkShare, mebibyte)
 	if begins || shrunk {
@@ -221,7 +221,7 @@ func (b *Budget) State() State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now := time.Now(); now.Sub(b.looked) >= lookEvery {
-		if err := b.look(now); err != nil {
+		if err := b.refresh(now); err != nil {
 			b.looked = now
 			b.warn(err)
 		}
@@ -246,7 +246,7 @@ func (b *Budget) Archived(removable, reproducible int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.is.Removable, b.is.Reproducible = removable, reproducible
-	if err := b.look(time.Now()); err != nil {
+	if err := b.refresh(time.Now()); err != nil {
 		b.warn(err)
 	}
 }

@@ -66,14 +66,14 @@ func (s Sizes) NearlyFull() bool { return s.Full(removableTo) }
 
 // Plan says what is given up, where was is what was said before. While there is something left to remove, or it is unknown whether there
 // is, messages stay; receipts end where the budget does, whatever may still go.
-func Plan(s Sizes, was Decision) Decision {
+func Plan(s Sizes, before Decision) Decision {
 	budget := s.Budget()
-	begun := func(was bool, from, to int64) bool { return s.Full(from) || was && s.Full(to) }
+	begun := func(before bool, from, to int64) bool { return s.Full(from) || before && s.Full(to) }
 	var d Decision
-	if begun(was.Remove > 0, removableFrom, removableTo) && s.Removable > 0 {
+	if begun(before.Remove > 0, removableFrom, removableTo) && s.Removable > 0 {
 		d.Remove = max(s.Excess(), 1)
 	}
-	d.Messages = begun(was.Messages, messagesFrom, messagesTo) && s.Removable == 0
-	d.NoReceipts = budget == 0 || begun(was.NoReceipts, receiptsFrom, receiptsTo)
+	d.Messages = begun(before.Messages, messagesFrom, messagesTo) && s.Removable == 0
+	d.NoReceipts = budget == 0 || begun(before.NoReceipts, receiptsFrom, receiptsTo)
 	return d
 }

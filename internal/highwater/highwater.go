@@ -60,16 +60,16 @@ type stored struct {
 // written, and now in a folder without files. Errors: the file system's, and a file that cannot be read as a mark.
 func Open(dir string, now time.Time) (*Mark, error) {
 	m := &Mark{file: filepath.Join(dir, fileName), seen: boottime.Now()}
-	is, err := read(m.file)
+	record, err := read(m.file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		m.is = stored{Mark: newest(dir, now)}
 	case err != nil:
 		return nil, err
 	default:
-		m.is = is
-		if boot := bootID(); boot != "" && is.Boot == boot && is.SinceBoot <= m.seen { // the computer ran on, and no time was lost
-			m.seen = is.SinceBoot
+		m.is = record
+		if boot := bootID(); boot != "" && record.Boot == boot && record.SinceBoot <= m.seen { // the computer ran on, and no time was lost
+			m.seen = record.SinceBoot
 		}
 	}
 	m.advance(now, boottime.Now())
@@ -78,11 +78,11 @@ func Open(dir string, now time.Time) (*Mark, error) {
 
 // Read returns the mark of a data folder that another process may have; false if the folder has none. Errors: as Open's.
 func Read(dir string) (time.Time, bool, error) {
-	is, err := read(filepath.Join(dir, fileName))
+	record, err := read(filepath.Join(dir, fileName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return time.Time{}, false, nil
 	}
-	return is.Mark, err == nil, err
+	return record.Mark, err == nil, err
 }
 
 func read(file string) (stored, error) {
@@ -90,15 +90,15 @@ func read(file string) (stored, error) {
 	if err != nil {
 		return stored{}, err
 	}
-	var is stored
-	if err := json.Unmarshal(text, &is); err != nil || is.Version < 1 || is.Mark.IsZero() {
+	var record stored
+	if err := json.Unmarshal(text, &record); err != nil || record.Version < 1 || record.Mark.IsZero() {
 		return stored{}, fmt.Errorf("cannot read %s, which holds the newest time that this data folder has seen (%q): "+
 			"check that the computer's clock is right and remove the file", file, text)
 	}
-	if is.Version > formatVersion {
-		return stored{}, fmt.Errorf("%s was written by a newer substorm (version %d, this one knows %d): start that version", file, is.Version, formatVersion)
+	if record.Version > formatVersion {
+		return stored{}, fmt.Errorf("%s was written by a newer substorm (version %d, this one knows %d): start that version", file, record.Version, formatVersion)
 	}
-	return is, nil
+	return record, nil
 }
 
 // Limit returns a time that our clock gave just now, or the mark where that is earlier: what is removed for its age goes by it.
@@ -147,10 +147,10 @@ func (m *Mark) Run(ctx context.Context, warn func(error)) error {
 
 func (m *Mark) keep() error {
 	m.mu.Lock()
-	is := m.is
-	is.Version, is.Boot, is.SinceBoot = formatVersion, bootID(), m.seen
+	record := m.is
+	record.Version, record.Boot, record.SinceBoot = formatVersion, bootID(), m.seen
 	m.mu.Unlock()
-	text, err := json.Marshal(is)
+	text, err := json.Marshal(record)
 	if err != nil {
 		return err
 	}

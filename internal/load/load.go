@@ -51,17 +51,17 @@ func New(cfg Config) *Meter {
 
 // Measure returns the load since the last call; nil at the first one. Call it every wire.LoadReportInterval.
 func (m *Meter) Measure(now time.Time) *wire.Load {
-	is := m.count(now)
+	current := m.count(now)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	was := m.last
-	m.last = is
-	seconds := is.at.Sub(was.at).Seconds()
+	before := m.last
+	m.last = current
+	seconds := current.at.Sub(before.at).Seconds()
 	if seconds <= 0 {
 		return nil
 	}
 	cpu := m.cpu(now)
-	if was.at.IsZero() {
+	if before.at.IsZero() {
 		return nil
 	}
 	fill := map[string]float64{wire.BudgetCPU: share(cpu)}
@@ -71,8 +71,8 @@ func (m *Meter) Measure(now time.Time) *wire.Load {
 	m.fill = fill
 	return &wire.Load{
 		Fill:           fill,
-		BytesPerSecond: int64(float64(is.bytes-was.bytes) / seconds), PacketsPerSecond: int64(float64(is.packets-was.packets) / seconds),
-		Answered: int64(is.answered - was.answered), Refused: int64(is.refused - was.refused), Limited: int64(is.limited - was.limited),
+		BytesPerSecond: int64(float64(current.bytes-before.bytes) / seconds), PacketsPerSecond: int64(float64(current.packets-before.packets) / seconds),
+		Answered: int64(current.answered - before.answered), Refused: int64(current.refused - before.refused), Limited: int64(current.limited - before.limited),
 	}
 }
 

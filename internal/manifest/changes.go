@@ -65,7 +65,7 @@ type Changes struct {
 func ReadChanges(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) (Changes, error) {
 	records := map[string]wire.Record{}
 	c, err := WalkChanges(ctx, store, site, instrument, day, func(r wire.Record) {
-		if was, known := records[r.ID]; !known || finality(r.State) >= finality(was.State) {
+		if before, known := records[r.ID]; !known || finality(r.State) >= finality(before.State) {
 			records[r.ID] = r
 		}
 	})

@@ -164,7 +164,7 @@ func openFiles(ctx context.Context, store objectstore.Store, keys []string) (*da
 	if all > maxHeld {
 		return d, d.compare(ctx)
 	}
-	return d, d.eachFile(ctx, d.look)
+	return d, d.eachFile(ctx, d.noteChanges)
 }
 
 // eachFile does something with some files at once.
@@ -225,8 +225,8 @@ func (d *dayFiles) fetch(ctx context.Context, number int) error {
 	return nil
 }
 
-// look notes which duplicates and changes a file lists.
-func (d *dayFiles) look(ctx context.Context, number int) error {
+// noteChanges notes which duplicates and changes a file lists.
+func (d *dayFiles) noteChanges(ctx context.Context, number int) error {
 	if !d.noted[number] {
 		return nil
 	}
@@ -271,9 +271,9 @@ func (d *dayFiles) markDuplicate(id string) {
 func (d *dayFiles) change(r *wire.Record, at place) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	of, is := HashID(r.ID), change{at: at, final: r.State == wire.StatePurged}
-	if was, known := d.changed[of]; !known || is.after(was) {
-		d.changed[of] = is
+	of, current := HashID(r.ID), change{at: at, final: r.State == wire.StatePurged}
+	if before, known := d.changed[of]; !known || current.after(before) {
+		d.changed[of] = current
 	}
 }
 

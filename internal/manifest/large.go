@@ -199,17 +199,17 @@ func (c *comparison) linesOf(ctx context.Context, number int, do func(entry) err
 func (c *comparison) line(e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	is := standing{e.at, e.at, e.lies, e.lies, e.rank}
-	was, again := c.held[e.id]
+	current := standing{e.at, e.at, e.lies, e.lies, e.rank}
+	before, again := c.held[e.id]
 	if !again {
 		if int(e.at>>32) >= c.first {
-			c.held[e.id] = is
+			c.held[e.id] = current
 		}
 		return
 	}
-	best, other := was, is
-	if is.beats(&was) {
-		best, other = is, was
+	best, other := before, current
+	if current.beats(&before) {
+		best, other = current, before
 	}
 	c.set(c.large.skip, other.holds)
 	if best.first > other.first {

@@ -318,8 +318,8 @@ func (f Files) Replaces(site, instrument string, known wire.RootDay) bool {
 	}
 	var there wire.RootDay
 	for _, key := range known.Keys(site, instrument) {
-		size, is := sizes[key]
-		if !is {
+		size, found := sizes[key]
+		if !found {
 			return false
 		}
 		there.AddFile(key, size)

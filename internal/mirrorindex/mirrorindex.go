@@ -183,14 +183,14 @@ func EntryOf(path string, r *wire.Record) Entry {
 	if r.IsRetraction() {
 		e.RetractedAt = r.RetractedAt
 	}
-	switch is := r.Outcome(); is {
+	switch outcome := r.Outcome(); outcome {
 	case wire.StateCurrent:
 	case wire.StateRetracted, wire.StatePurged:
-		e.State, e.Reason, e.Cause = is, r.Reason, CauseRequest
+		e.State, e.Reason, e.Cause = outcome, r.Reason, CauseRequest
 	case wire.StateExpired:
-		e.State, e.Reason, e.Cause, e.Retracted = is, r.Reason, CauseRetention, r.IsRetraction()
+		e.State, e.Reason, e.Cause, e.Retracted = outcome, r.Reason, CauseRetention, r.IsRetraction()
 	default:
-		e.State, e.Reason = is, r.Reason
+		e.State, e.Reason = outcome, r.Reason
 	}
 	return e
 }
@@ -221,8 +221,8 @@ func (e *Entry) Reverts(before *Entry) bool {
 	if e.IsRetraction() {
 		return before.IsPurge() || before.IsRetraction() && e.RetractedAt != nil && before.RetractedAt != nil && before.RetractedAt.After(*e.RetractedAt)
 	}
-	is := e.Is()
-	stands := is == wire.StateCurrent || is == wire.StateSuperseded || is == wire.StateExpired
+	state := e.Is()
+	stands := state == wire.StateCurrent || state == wire.StateSuperseded || state == wire.StateExpired
 	return stands && (before.IsPurge() || before.IsRetraction() && !e.RestoredAfter(before.RetractedAt))
 }
 

@@ -82,8 +82,8 @@ func (f *Folders) Forget() {
 func (f *Folders) has(instrument, folder string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, is := f.known[instrument+"/"+folder]
-	return is
+	_, found := f.known[instrument+"/"+folder]
+	return found
 }
 
 func (f *Folders) add(instrument, folder string) {
@@ -106,11 +106,11 @@ func (f *Folders) Claim(ctx context.Context, kv jetstream.KeyValue, instrument, 
 		if f.has(instrument, folder) {
 			continue
 		}
-		is, err := f.claim(ctx, kv, instrument, folder, also)
+		claimed, err := f.claim(ctx, kv, instrument, folder, also)
 		if err != nil {
 			return err
 		}
-		if !is {
+		if !claimed {
 			return &FolderError{Instrument: instrument, Name: name, Both: folder}
 		}
 		f.add(instrument, folder)
@@ -126,13 +126,13 @@ func (f *Folders) claim(ctx context.Context, kv jetstream.KeyValue, instrument, 
 		if err != nil {
 			return false, Unavailable(folder, err)
 		}
-		is := len(claim.Versions) > 0
+		isObject := len(claim.Versions) > 0
 		if revision == 0 && f.IsObject != nil {
-			if is, err = f.IsObject(ctx, instrument, folder); err != nil {
+			if isObject, err = f.IsObject(ctx, instrument, folder); err != nil {
 				return false, err
 			}
 		}
-		if claim.Folder || is && !also {
+		if claim.Folder || isObject && !also {
 			return claim.Folder, nil
 		}
 		claim.Name, claim.Folder = folder, true

@@ -26,8 +26,8 @@ func (t *Template) Read(name string) (Values, error) {
 		}
 		i++
 		f, text := p.field, found[i]
-		if was, again := seen[f.Name]; again && was != text && f.Name != "any" {
-			return fail(fmt.Sprintf("{%s} is %s and %s", f.Name, was, text))
+		if before, again := seen[f.Name]; again && before != text && f.Name != "any" {
+			return fail(fmt.Sprintf("{%s} is %s and %s", f.Name, before, text))
 		}
 		seen[f.Name] = text
 		if err := f.read(&r, text); err != nil {

@@ -76,7 +76,7 @@ func removeUnfinished(root *os.Root, before time.Time) error {
 		if err != nil || !info.ModTime().Before(before) {
 			continue // gone, or young
 		}
-		if info.Mode().IsRegular() && atWork(root, name) {
+		if info.Mode().IsRegular() && isLocked(root, name) {
 			continue
 		}
 		if err := root.RemoveAll(name); err != nil {
@@ -86,8 +86,8 @@ func removeUnfinished(root *os.Root, before time.Time) error {
 	return nil
 }
 
-// atWork says whether a process has a file locked.
-func atWork(root *os.Root, name string) bool {
+// isLocked says whether a process has a file locked.
+func isLocked(root *os.Root, name string) bool {
 	file, err := root.Open(name)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)

@@ -219,11 +219,11 @@ func (t *tree) place(ctx context.Context, root *os.Root, unfinished, path string
 		switch {
 		case err == nil:
 			defer t.grow(name, -1)
-			return t.last(folder, own)
+			return t.awaitDurable(folder, own)
 		case errors.Is(err, errIsFolder):
 			name = filepath.Join(path, ownObject)
 		case errors.Is(err, ErrExists): // the caller relies on the object that is there
-			return cmp.Or(t.last(folder, own), err)
+			return cmp.Or(t.awaitDurable(folder, own), err)
 		case isMissing(err):
 			t.forget(folder)
 		default:
@@ -317,8 +317,8 @@ func (t *tree) settle(ctx context.Context, name string) error {
 	return own.wait(ctx)
 }
 
-// last returns once the names that a folder has now outlast a power cut, and the folder's own.
-func (t *tree) last(folder string, own *outcome) error {
+// awaitDurable returns once the names that a folder has now outlast a power cut, and the folder's own.
+func (t *tree) awaitDurable(folder string, own *outcome) error {
 	names := t.syncSoon(folder)
 	<-names.done
 	<-own.done

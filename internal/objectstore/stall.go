@@ -70,11 +70,11 @@ func (c *stallConn) silence() time.Duration { return c.stall + c.stall/2 }
 // Read implements net.Conn. Time without a Read in progress does not count: the consumer of the bytes may be slow.
 func (c *stallConn) Read(p []byte) (int, error) {
 	begun := time.Now()
-	if err := c.awaits(begun); err != nil {
+	if err := c.limitWait(begun); err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Read(p)
-	slow := c.came(begun, n)
+	slow := c.chargeCredit(begun, n)
 	switch {
 	case !errors.Is(err, os.ErrDeadlineExceeded):
 		return n, err
@@ -85,14 +85,14 @@ func (c *stallConn) Read(p []byte) (int, error) {
 	}
 }
 
-func (c *stallConn) awaits(begun time.Time) error {
+func (c *stallConn) limitWait(begun time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.SetReadDeadline(begun.Add(min(c.silence(), max(0, c.credit))))
 }
 
-// came charges what was waited for, and says whether nothing is left of the credit.
-func (c *stallConn) came(begun time.Time, n int) (slow bool) {
+// chargeCredit charges what was waited for, and says whether nothing is left of the credit.
+func (c *stallConn) chargeCredit(begun time.Time, n int) (slow bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.written.After(begun) {

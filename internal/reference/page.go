@@ -33,11 +33,11 @@ func Check(t *testing.T, root, page, text string) {
 		}
 		return
 	}
-	is, err := os.ReadFile(path)
+	stored, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatalf("docs/reference/%s is missing: run `make generate`: %v", page, err)
 	}
-	if diff := cmp.Diff(string(is), text); diff != "" {
+	if diff := cmp.Diff(string(stored), text); diff != "" {
 		t.Errorf("docs/reference/%s is stale: run `make generate` and commit what it writes (-page +source):\n%s", page, diff)
 	}
 }

@@ -89,10 +89,10 @@ func (r *Registry) Live() bool {
 	return r.live
 }
 
-func (r *Registry) setNewest(is bool) {
+func (r *Registry) setNewest(newest bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.newest, r.live = is, is && r.current.Complete
+	r.newest, r.live = newest, newest && r.current.Complete
 }
 
 func (r *Registry) set(s *Snapshot) {
@@ -123,22 +123,22 @@ func (r *Registry) follow(ctx context.Context, js jetstream.JetStream, site stri
 	var b *Bucket
 	watch.Run(ctx, js, watch.Config{
 		Bucket: wire.RegistryBucket(site), What: "the registry", Logger: log,
-		Begin: func(is watch.Bucket) {
+		Begin: func(bucket watch.Bucket) {
 			r.setNewest(false)
-			b = NewBucket(is.Created)
+			b = NewBucket(bucket.Created)
 		},
 		End:    func() { r.setNewest(false) },
 		Newest: newest,
 		Take:   func(e jetstream.KeyValueEntry) { b.Take(e.Key(), e.Value(), e.Operation() == jetstream.KeyValuePut) },
 		Settle: func() {
-			was := r.Snapshot()
-			now := Resolve(was, b)
+			before := r.Snapshot()
+			now := Resolve(before, b)
 			for key, problem := range now.Problems {
-				if was.Problems[key] != problem {
+				if before.Problems[key] != problem {
 					log.Error("cannot read a registry entry; its last known state stays in force", "entry", key, "error", problem)
 				}
 			}
-			if now.Revision != was.Revision {
+			if now.Revision != before.Revision {
 				log.Info("registry", "revision", now.Revision, "instruments", len(now.Instruments), "feeds", len(now.Feeds), "consumers", len(now.Consumers))
 			}
 			r.set(now)

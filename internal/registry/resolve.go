@@ -256,8 +256,8 @@ func (k *kind[T]) resolve(into, prev map[string]T, whole, newer bool, problems m
 			}
 			continue
 		}
-		_, was := k.head(old)
-		if _, is := k.head(e.value); !known || whole || newer || is > was {
+		_, before := k.head(old)
+		if _, after := k.head(e.value); !known || whole || newer || after > before {
 			into[name] = e.value
 		}
 	}

@@ -90,14 +90,14 @@ func (s *Session) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := s.measure(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Trouble(fmt.Errorf("the link to %s: %w", s.cfg.Address, err))
-			s.away(ctx)
+			s.countAway(ctx)
 		}
 	}
 }
 
-// away counts packets that cannot leave as lost, for a while: a path that is not
+// countAway counts packets that cannot leave as lost, for a while: a path that is not
 // there is none without loss.
-func (s *Session) away(ctx context.Context) {
+func (s *Session) countAway(ctx context.Context) {
 	for end := time.Now().Add(Patience); ctx.Err() == nil && time.Now().Before(end); {
 		s.number(time.Now())
 		retry.Sleep(ctx, s.cfg.Interval)

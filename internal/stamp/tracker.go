@@ -107,22 +107,22 @@ func (t *Tracker) Answered(r Reply, now time.Time) bool {
 	if p == nil || p.fate == arrived {
 		return false
 	}
-	was := p.fate
+	before := p.fate
 	p.roundTrip = max(0, now.Sub(p.at)-max(0, r.Sent.Sub(r.Received)))
 	p.fate = arrived
 	if t.answered && int32(r.Request.Sequence-t.newest) < 0 {
-		t.late(r, was)
+		t.late(r, before)
 		return true
 	}
-	t.goesOn(r)
+	t.judgeSkipped(r)
 	t.jitterOut.add(r.Received.Sub(r.Request.Sent))
 	t.jitterBack.add(TimestampOf(now).Sub(r.Sent))
 	return true
 }
 
-// goesOn says of the packets between the newest answer and this one what became of
+// judgeSkipped says of the packets between the newest answer and this one what became of
 // them.
-func (t *Tracker) goesOn(r Reply) {
+func (t *Tracker) judgeSkipped(r Reply) {
 	from, counted := t.newest, int64(int32(r.Sequence-t.count))
 	known := t.answered && counted > 0 // otherwise the reflector's count restarted
 	if !t.answered {
@@ -152,13 +152,13 @@ func (t *Tracker) goesOn(r Reply) {
 // late takes an answer that others overtook: on its way here where the reflector
 // counted it before them, on the way there else. Its packet was taken for one that
 // was lost; where that was the other way, another one bears that mark by mistake.
-func (t *Tracker) late(r Reply, was fate) {
+func (t *Tracker) late(r Reply, before fate) {
 	really := lostBack
 	if ahead := int32(r.Sequence - t.count); ahead > 0 {
 		really = lostOut
 		t.count = r.Sequence
 	}
-	if was != lostOut && was != lostBack || was == really {
+	if before != lostOut && before != lostBack || before == really {
 		return
 	}
 	for n := t.newest; ; n-- {
@@ -167,7 +167,7 @@ func (t *Tracker) late(r Reply, was fate) {
 			return
 		}
 		if p.fate == really {
-			p.fate = was
+			p.fate = before
 			return
 		}
 	}

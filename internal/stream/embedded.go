@@ -32,10 +32,10 @@ func Embed(server nats.InProcessConnProvider) {
 // Sync returns once the disk has a message that a stream of the embedded server acknowledged, and all before it. Other servers sync as
 // their configuration says.
 func Sync(ctx context.Context, nc *nats.Conn, name string, sequence uint64) error {
-	server, is := nc.Opts.InProcessServer.(interface {
+	server, ok := nc.Opts.InProcessServer.(interface {
 		SyncStream(ctx context.Context, name string, sequence uint64) error
 	})
-	if !is {
+	if !ok {
 		return nil
 	}
 	return server.SyncStream(ctx, name, sequence)
@@ -43,8 +43,8 @@ func Sync(ctx context.Context, nc *nats.Conn, name string, sequence uint64) erro
 
 // minBatchOf is from how many messages on a batch is worth it at an embedded server; 0: it is not known.
 func minBatchOf(nc *nats.Conn) int {
-	server, is := nc.Opts.InProcessServer.(interface{ MinBatch() int })
-	if !is {
+	server, ok := nc.Opts.InProcessServer.(interface{ MinBatch() int })
+	if !ok {
 		return 0
 	}
 	return server.MinBatch()
@@ -59,7 +59,7 @@ func (c Config) localOption() (nats.Option, error) {
 	if len(c.Servers) != 1 {
 		return nil, nil
 	}
-	if path, is := strings.CutPrefix(c.Servers[0], SocketScheme); is {
+	if path, ok := strings.CutPrefix(c.Servers[0], SocketScheme); ok {
 		return nats.SetCustomDialer(socket(path)), nil
 	}
 	if c.Servers[0] != EmbeddedURL {

@@ -33,9 +33,9 @@ type leaderMessage struct {
 	Data     []byte `json:"data"`
 }
 
-// leader asks the leader of a stream for a message; nil if it has none. If ctx has no
+// askLeader asks the leader of a stream for a message; nil if it has none. If ctx has no
 // deadline, the leader has as long as any other request of js.
-func leader(ctx context.Context, js jetstream.JetStream, name string, what leaderAsk) (*leaderMessage, error) {
+func askLeader(ctx context.Context, js jetstream.JetStream, name string, what leaderAsk) (*leaderMessage, error) {
 	ask, err := json.Marshal(what)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func leader(ctx context.Context, js jetstream.JetStream, name string, what leade
 // there is none. It sees all messages that were stored before the call.
 func NextOf(ctx context.Context, js jetstream.JetStream, name, subjects string, from uint64) (uint64, error) {
 	subjects = cmp.Or(subjects, ">")
-	m, err := leader(ctx, js, name, leaderAsk{Sequence: max(1, from), NextFor: subjects})
+	m, err := askLeader(ctx, js, name, leaderAsk{Sequence: max(1, from), NextFor: subjects})
 	if err != nil || m == nil {
 		return 0, err
 	}
@@ -86,7 +86,7 @@ func FirstSince(ctx context.Context, js jetstream.JetStream, name string, at tim
 		return 0, fmt.Errorf("stream %s: %w", name, err)
 	}
 	after := s.CachedInfo().State.LastSeq + 1 // as it was before the look: what comes later is younger
-	m, err := leader(ctx, js, name, leaderAsk{Since: &at, NextFor: ">"})
+	m, err := askLeader(ctx, js, name, leaderAsk{Since: &at, NextFor: ">"})
 	switch {
 	case err != nil:
 		return 0, err
@@ -99,7 +99,7 @@ func FirstSince(ctx context.Context, js jetstream.JetStream, name string, at tim
 // LastOf returns the sequence of the newest message on subjects, 0 where a stream
 // has none.
 func LastOf(ctx context.Context, js jetstream.JetStream, name, subjects string) (uint64, error) {
-	m, err := leader(ctx, js, name, leaderAsk{LastFor: subjects})
+	m, err := askLeader(ctx, js, name, leaderAsk{LastFor: subjects})
 	if err != nil || m == nil {
 		return 0, err
 	}
@@ -109,7 +109,7 @@ func LastOf(ctx context.Context, js jetstream.JetStream, name, subjects string) 
 // LastHeader returns the header of the newest message on subjects, nil where a stream has
 // none.
 func LastHeader(ctx context.Context, js jetstream.JetStream, name, subjects string) (nats.Header, error) {
-	m, err := leader(ctx, js, name, leaderAsk{LastFor: subjects})
+	m, err := askLeader(ctx, js, name, leaderAsk{LastFor: subjects})
 	if err != nil || m == nil || len(m.Header) == 0 {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func LastHeader(ctx context.Context, js jetstream.JetStream, name, subjects stri
 // replica, also by one that is behind. Errors: jetstream.ErrKeyNotFound, also where the
 // key was deleted, and then with the revision of the deletion; JetStream's.
 func Newest(ctx context.Context, js jetstream.JetStream, bucket, key string) (value []byte, revision uint64, err error) {
-	m, err := leader(ctx, js, "KV_"+bucket, leaderAsk{LastFor: "$KV." + bucket + "." + key})
+	m, err := askLeader(ctx, js, "KV_"+bucket, leaderAsk{LastFor: "$KV." + bucket + "." + key})
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("key %s: %w", key, err)

@@ -78,8 +78,8 @@ func Flushes(dir string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	before, is := flushed.Load(dir)
-	if !is {
+	before, ok := flushed.Load(dir)
+	if !ok {
 		return 0, fmt.Errorf("%s is not a Disk", dir)
 	}
 	return n - before.(uint64), nil
@@ -87,11 +87,11 @@ func Flushes(dir string) (uint64, error) {
 
 // flushesOf reads what the kernel counts, see Documentation/block/stat.rst.
 func flushesOf(dir string) (uint64, error) {
-	var is unix.Stat_t
-	if err := unix.Stat(dir, &is); err != nil {
+	var stat unix.Stat_t
+	if err := unix.Stat(dir, &stat); err != nil {
 		return 0, &os.PathError{Op: "stat", Path: dir, Err: err}
 	}
-	file := filepath.Join("/sys/dev/block", fmt.Sprintf("%d:%d", unix.Major(is.Dev), unix.Minor(is.Dev)), "stat")
+	file := filepath.Join("/sys/dev/block", fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev)), "stat")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err

@@ -77,8 +77,8 @@ func unmountAtEnd(t testing.TB, dir string) {
 // Eject unmounts the folder of a Disk, or of Unsynced, before the test ends: a machine has few loop devices.
 func Eject(t testing.TB, dir string) {
 	t.Helper()
-	unmount, is := mounted.Load(dir)
-	if !is {
+	unmount, ok := mounted.Load(dir)
+	if !ok {
 		t.Fatalf("%s is not mounted", dir)
 	}
 	unmount.(func())()

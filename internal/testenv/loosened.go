@@ -37,7 +37,7 @@ func ApplyLoosened(t testing.TB, config *rest.Config, plural string, field []str
 		fields = append(fields, "properties", f)
 	}
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	was, found, err := unstructured.NestedMap(versions[0].(map[string]any), fields...)
+	before, found, err := unstructured.NestedMap(versions[0].(map[string]any), fields...)
 	if err != nil || !found {
 		t.Fatalf("the CRD has no %s: %v", field, err)
 	}
@@ -57,7 +57,7 @@ func ApplyLoosened(t testing.TB, config *rest.Config, plural string, field []str
 		}
 	}
 	replace(map[string]any{"type": "string"}, []any{})
-	defer replace(was, selectable)
+	defer replace(before, selectable)
 	for range Attempts() { // until the API server goes by the CRD of now
 		if err = c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u.DeepCopy()), client.FieldOwner("kubectl")); err == nil {
 			return

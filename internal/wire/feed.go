@@ -193,8 +193,8 @@ type AccessEntry struct {
 
 // Closed says whether some consumer that selects the instrument may not have its live data.
 func (a *AccessEntry) Closed() bool {
-	is := a.InForce()
-	return is.EmbargoMillis > 0 || is.Live != AccessPublic && is.Live != AccessAuthenticated
+	current := a.InForce()
+	return current.EmbargoMillis > 0 || current.Live != AccessPublic && current.Live != AccessAuthenticated
 }
 
 // ClosedEntry remembers who might read an instrument that left the registry and was closed

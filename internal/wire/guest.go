@@ -23,15 +23,15 @@ const guestSeparator = "_"
 func GuestName(origin, instrument string) string { return origin + guestSeparator + instrument }
 
 // ParseGuestName returns the parts of a guest's name, and false for the name of an instrument of the Site itself.
-func ParseGuestName(name string) (origin, instrument string, is bool) {
-	origin, instrument, is = strings.Cut(name, guestSeparator)
-	return origin, instrument, is && origin != "" && instrument != ""
+func ParseGuestName(name string) (origin, instrument string, ok bool) {
+	origin, instrument, ok = strings.Cut(name, guestSeparator)
+	return origin, instrument, ok && origin != "" && instrument != ""
 }
 
 // IsGuest says whether a name is the name of an instrument of another Site.
 func IsGuest(name string) bool {
-	_, _, is := ParseGuestName(name)
-	return is
+	_, _, ok := ParseGuestName(name)
+	return ok
 }
 
 // Origin says where an object comes from that was pulled from another Site.
@@ -61,10 +61,10 @@ func RegistryGuestKey(origin, instrument string) string {
 }
 
 // ParseRegistryGuestKey returns the guest that a key names, and false for other keys.
-func ParseRegistryGuestKey(key string) (name string, is bool) {
-	rest, is := strings.CutPrefix(key, registryGuest)
+func ParseRegistryGuestKey(key string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(key, registryGuest)
 	origin, instrument, both := strings.Cut(rest, ".")
-	return GuestName(origin, instrument), is && both && instrumentLabel.MatchString(origin) && instrumentLabel.MatchString(instrument)
+	return GuestName(origin, instrument), ok && both && instrumentLabel.MatchString(origin) && instrumentLabel.MatchString(instrument)
 }
 
 // MaxGuests is how many instruments of one other Site stand beside the Site's own: each gateway and feed server holds all of them.
@@ -129,10 +129,10 @@ const registryMover = "mover."
 func RegistryMoverKey(partner, kind string) string { return registryMover + partner + "." + kind }
 
 // ParseRegistryMoverKey returns the partner and the kind of run that a key names, and false for other keys.
-func ParseRegistryMoverKey(key string) (name string, is bool) {
-	rest, is := strings.CutPrefix(key, registryMover)
+func ParseRegistryMoverKey(key string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(key, registryMover)
 	partner, kind, both := strings.Cut(rest, ".")
-	return rest, is && both && partner != "" && kind != ""
+	return rest, ok && both && partner != "" && kind != ""
 }
 
 // RegistryOfOperator are the keys of the registry that the operator writes, as subjects. The runs of mirrors write all others, and

@@ -82,7 +82,7 @@ func (e *GuestEntry) check() error {
 	if meters := e.metersBad(); meters != nil {
 		return bad("its about.altitudeMeters is out of range: %d", *meters)
 	}
-	if a := e.Access; a != nil && !a.said() {
+	if a := e.Access; a != nil && !a.isKnown() {
 		return bad("its access is invalid: live %.100q, archive %.100q, embargoMillis %d", a.Live, a.Archive, a.EmbargoMillis)
 	}
 	return nil
@@ -96,8 +96,8 @@ func (e *GuestEntry) metersBad() *int32 {
 	return e.About.AltitudeMeters
 }
 
-// said says whether this version knows all that the access says.
-func (a *AccessEntry) said() bool {
+// isKnown says whether this version knows all that the access says.
+func (a *AccessEntry) isKnown() bool {
 	known := func(s string) bool { return s == AccessPublic || s == AccessAuthenticated || s == AccessRestricted }
 	return known(a.Live) && known(a.Archive) && a.EmbargoMillis >= 0
 }
@@ -129,7 +129,7 @@ func (e GuestEntry) Plain() (plain GuestEntry, lacks []string) {
 	if a := e.Access; a != nil {
 		access := *a
 		access.Readers = nil // they are the origin's
-		if !access.said() {
+		if !access.isKnown() {
 			lacks = append(lacks, "access")
 			access = AccessEntry{Live: AccessRestricted, Archive: AccessRestricted}
 		}

@@ -37,10 +37,10 @@ func MirrorConfirmedKey(partner string, r Removal) string {
 }
 
 // ParseMirrorConfirmedKey returns the key of the Removal that a partner confirmed, and false for other keys.
-func ParseMirrorConfirmedKey(key string) (removal string, is bool) {
-	rest, is := strings.CutPrefix(key, confirmedKeys)
+func ParseMirrorConfirmedKey(key string) (removal string, ok bool) {
+	rest, ok := strings.CutPrefix(key, confirmedKeys)
 	_, of, both := strings.Cut(rest, ".")
-	return removalKeys + of, is && both
+	return removalKeys + of, ok && both
 }
 
 // MirrorConfirmed says that a partner has removed what was purged here.
@@ -139,8 +139,8 @@ func (e *MirrorEntry) Hold() time.Duration { return time.Duration(e.HoldMillis) 
 
 func (e *MirrorEntry) check() error {
 	protocols := 0
-	for _, is := range []bool{e.HTTPS != nil, e.Rsync != nil, e.S3 != nil} {
-		if is {
+	for _, isSet := range []bool{e.HTTPS != nil, e.Rsync != nil, e.S3 != nil} {
+		if isSet {
 			protocols++
 		}
 	}

@@ -63,7 +63,7 @@ func (h Heartbeat) StatusAt(received time.Time, gateway string) SenderStatus {
 func MergeSenders(all []SenderStatus) SenderStatus {
 	last := map[string]SenderStatus{}
 	for _, s := range all {
-		if was, known := last[s.Sender]; !known || s.ReportedAt.After(was.ReportedAt) {
+		if before, known := last[s.Sender]; !known || s.ReportedAt.After(before.ReportedAt) {
 			last[s.Sender] = s
 		}
 	}

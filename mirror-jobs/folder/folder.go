@@ -101,7 +101,7 @@ func (f *Folder) open() (err error) {
 	if f.lock, err = f.root.OpenFile(lockFile, os.O_CREATE|os.O_RDWR, 0o644); err != nil {
 		return err
 	}
-	if err := exclusive(f.lock); err != nil {
+	if err := takeLock(f.lock); err != nil {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
 	f.state.Format = format

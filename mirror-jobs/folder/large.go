@@ -70,9 +70,9 @@ func (f *Folder) Large(instrument string, e *mirrorindex.Entry) (*Large, error) 
 		return nil, err
 	}
 	text, err := f.root.ReadFile(l.name + ".json")
-	var was progress
-	if err == nil && json.Unmarshal(text, &was) == nil && was.Format == format {
-		for _, n := range was.Done {
+	var noted progress
+	if err == nil && json.Unmarshal(text, &noted) == nil && noted.Format == format {
+		for _, n := range noted.Done {
 			l.done[n] = true
 		}
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -131,10 +131,10 @@ func (l *Large) noteParts() error {
 	if l.noteErr != nil || l.noting || len(l.done)-l.noted < noteEvery {
 		return l.noteErr
 	}
-	was := l.progress()
-	l.noting, l.noted = true, len(was.Done)
+	noted := l.progress()
+	l.noting, l.noted = true, len(noted.Done)
 	l.notes.Go(func() {
-		err := l.note(was)
+		err := l.note(noted)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.noting, l.noteErr = false, err
@@ -148,11 +148,11 @@ func (l *Large) progress() progress {
 }
 
 // note writes which parts came, once their bytes are on the disk.
-func (l *Large) note(was progress) error {
+func (l *Large) note(noted progress) error {
 	if err := syncData(l.file); err != nil {
 		return err
 	}
-	return l.of.write(l.name+".json", was)
+	return l.of.write(l.name+".json", noted)
 }
 
 // Close keeps what came for the next run.

@@ -75,9 +75,9 @@ func (f *Folder) heldDays(instrument string) (map[wire.Day]plan.KnownDay, error)
 		if err != nil {
 			return nil, err
 		}
-		is := plan.KnownDay{}
-		is.Objects, is.Bytes = plan.Held(lines)
-		held[day] = is
+		entry := plan.KnownDay{}
+		entry.Objects, entry.Bytes = plan.Held(lines)
+		held[day] = entry
 	}
 	return held, err
 }

@@ -62,8 +62,8 @@ func (w *Writer) Close() error {
 	return w.at.Close()
 }
 
-// into opens a folder, and makes it if it does not exist.
-func (w *Writer) into(dir string) (*os.File, error) {
+// openFolder opens a folder, and makes it if it does not exist.
+func (w *Writer) openFolder(dir string) (*os.File, error) {
 	if w.at != nil && w.dir == dir {
 		return w.at, nil
 	}
@@ -106,7 +106,7 @@ func (w *Writer) Put(instrument string, e *mirrorindex.Entry, data []byte) error
 }
 
 func (w *Writer) place(name string, data []byte, at time.Time) error {
-	dir, err := w.into(filepath.Dir(name))
+	dir, err := w.openFolder(filepath.Dir(name))
 	if err != nil {
 		return err
 	}
@@ -163,18 +163,18 @@ func (f *Folder) verify(instrument, path string, e *mirrorindex.Entry, digest bo
 	if err != nil {
 		return err
 	}
-	is := &DigestError{e.Path, info.Size(), e.Size, wire.Digest{}, e.Digest}
+	mismatch := &DigestError{e.Path, info.Size(), e.Size, wire.Digest{}, e.Digest}
 	if !info.Mode().IsRegular() || info.Size() != e.Size {
-		return is
+		return mismatch
 	}
 	if !digest {
 		return nil
 	}
-	if is.Is, is.Size, err = f.digest(name); err != nil {
+	if mismatch.Is, mismatch.Size, err = f.digest(name); err != nil {
 		return err
 	}
-	if is.Is != e.Digest {
-		return is
+	if mismatch.Is != e.Digest {
+		return mismatch
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exclusive takes a lock, which ends with the process. Errors: ErrBusy.
-func exclusive(file *os.File) error {
+// takeLock takes a lock, which ends with the process. Errors: ErrBusy.
+func takeLock(file *os.File) error {
 	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return ErrBusy

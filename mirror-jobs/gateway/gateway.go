@@ -176,7 +176,7 @@ func (g *Client) Put(ctx context.Context, o Object) error {
 			return err
 		}
 		if time.Since(begun) > tellAfter {
-			g.tell(err)
+			g.logRefused(err)
 		}
 		if !retry.Sleep(ctx, max(wait, pause/2+rand.N(pause))) {
 			return err
@@ -185,8 +185,8 @@ func (g *Client) Put(ctx context.Context, o Object) error {
 	}
 }
 
-// tell logs why gateways take nothing, now and then.
-func (g *Client) tell(err error) {
+// logRefused logs why gateways take nothing, now and then.
+func (g *Client) logRefused(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if time.Since(g.told) > tellEvery {
@@ -270,7 +270,7 @@ func (g *Client) choose(ctx context.Context) (wire.MirrorListener, *http.Client,
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.order) == 0 {
-		if err := g.look(ctx); err != nil {
+		if err := g.findGateways(ctx); err != nil {
 			return wire.MirrorListener{}, nil, err
 		}
 	}
@@ -282,8 +282,8 @@ func (g *Client) choose(ctx context.Context) (wire.MirrorListener, *http.Client,
 	return at, g.open[at], nil
 }
 
-// look finds out which gateways there are.
-func (g *Client) look(ctx context.Context) error {
+// findGateways finds out which gateways there are.
+func (g *Client) findGateways(ctx context.Context) error {
 	if time.Since(g.looked) < lookAgain {
 		return errNoGateway
 	}

@@ -185,7 +185,7 @@ type request struct {
 func (c *Client) do(ctx context.Context, r request, read func(*http.Response) error) error {
 	pause := firstPause
 	for try := 1; ; try++ {
-		wait, err := c.once(ctx, r, read)
+		wait, err := c.tryRequest(ctx, r, read)
 		if err == nil || ctx.Err() != nil || wait < 0 || try == c.cfg.Patience.Tries {
 			return err
 		}
@@ -203,8 +203,8 @@ func (c *Client) do(ctx context.Context, r request, read func(*http.Response) er
 // never is the wait before what is of no use to ask again.
 const never = time.Duration(-1)
 
-// once asks once. Wait is how long to wait at least before it is asked again.
-func (c *Client) once(ctx context.Context, r request, read func(*http.Response) error) (wait time.Duration, err error) {
+// tryRequest asks once. Wait is how long to wait at least before it is asked again.
+func (c *Client) tryRequest(ctx context.Context, r request, read func(*http.Response) error) (wait time.Duration, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	q, err := c.newRequest(ctx, r)
@@ -219,7 +219,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 		defer end()
 	}
 	asked := time.Now()
-	traced, begins := c.cfg.Patience.answers(ctx, cancel)
+	traced, begins := c.cfg.Patience.watchAnswer(ctx, cancel)
 	answer, err := c.http.Do(q.WithContext(traced))
 	begins()
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrBroken) {
@@ -231,7 +231,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 		}
 		return 0, err
 	}
-	c.path.answered(time.Since(asked))
+	c.path.noteAnswer(time.Since(asked))
 	answer.Body = newWatched(answer.Body, c.cfg.Patience, cancel, c.cfg.Received)
 	if answer.StatusCode == http.StatusNotModified && q.Header.Get("If-None-Match") == "" && q.Header.Get("If-Modified-Since") == "" {
 		answer.Body.Close()
@@ -248,7 +248,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	body := readAhead(answer.Body, aheadOf(c.cfg.Connections))
 	defer body.Close()
 	answer.Body = body
-	if err := decoded(r.path, answer); err != nil {
+	if err := decodeBody(r.path, answer); err != nil {
 		return never, err
 	}
 	defer answer.Body.Close()
@@ -307,8 +307,8 @@ var storedAs = map[string][]string{
 	"gzip": {".gz", ".tgz"}, "x-gzip": {".gz", ".tgz"}, "compress": {".z"}, "x-compress": {".z"}, "br": {".br"}, "bzip2": {".bz2"}, "x-bzip2": {".bz2"}, "xz": {".xz"},
 }
 
-// decoded makes the body of the answer to a path what it was before it was compressed.
-func decoded(path string, answer *http.Response) error {
+// decodeBody makes the body of the answer to a path what it was before it was compressed.
+func decodeBody(path string, answer *http.Response) error {
 	coding := strings.ToLower(answer.Header.Get("Content-Encoding"))
 	if slices.ContainsFunc(storedAs[coding], func(end string) bool { return strings.HasSuffix(strings.ToLower(path), end) }) {
 		return nil

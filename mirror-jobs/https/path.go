@@ -22,8 +22,8 @@ type path struct {
 	fastest int64
 }
 
-// answered notes how long an answer took to begin.
-func (p *path) answered(took time.Duration) {
+// noteAnswer notes how long an answer took to begin.
+func (p *path) noteAnswer(took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.quickest == 0 || took < p.quickest {

@@ -15,13 +15,13 @@ func infoOf(conn *net.TCPConn) (info tcpInfo, known bool) {
 	if err != nil {
 		return info, false
 	}
-	var is *unix.TCPInfo
-	if controlled := raw.Control(func(fd uintptr) { is, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }); controlled != nil || err != nil {
+	var stats *unix.TCPInfo
+	if controlled := raw.Control(func(fd uintptr) { stats, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) }); controlled != nil || err != nil {
 		return info, false
 	}
-	micros := is.Rtt
-	if is.Min_rtt > 0 {
-		micros = is.Min_rtt
+	micros := stats.Rtt
+	if stats.Min_rtt > 0 {
+		micros = stats.Min_rtt
 	}
-	return tcpInfo{time.Duration(micros) * time.Microsecond, is.Bytes_received, uint64(is.Segs_out), uint64(is.Total_retrans)}, true
+	return tcpInfo{time.Duration(micros) * time.Microsecond, stats.Bytes_received, uint64(stats.Segs_out), uint64(stats.Total_retrans)}, true
 }

@@ -87,9 +87,9 @@ func (w *watched) Close() error {
 	return w.ReadCloser.Close()
 }
 
-// answers cancels a request whose answer does not begin in time once it has a connection. The transport bounds each head; the client
+// watchAnswer cancels a request whose answer does not begin in time once it has a connection. The transport bounds each head; the client
 // reads the body of a redirect, which is not watched otherwise.
-func (p Patience) answers(ctx context.Context, cancel context.CancelCauseFunc) (_ context.Context, begins func()) {
+func (p Patience) watchAnswer(ctx context.Context, cancel context.CancelCauseFunc) (_ context.Context, begins func()) {
 	timer := time.AfterFunc(p.Silence, func() { cancel(p.silent()) })
 	timer.Stop()
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{

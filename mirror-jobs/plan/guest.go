@@ -231,22 +231,22 @@ func takenBack(r *wire.Record) bool {
 
 // change is what brings an object here into the state that it has there; the zero Change if it is in that state, or cannot come into it.
 func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
-	is, was := e.Is(), r.State
-	stands := is == wire.StateCurrent || is == wire.StateSuperseded || is == wire.StateExpired && !e.Retracted
+	theirs, ours := e.Is(), r.State
+	stands := theirs == wire.StateCurrent || theirs == wire.StateSuperseded || theirs == wire.StateExpired && !e.Retracted
 	switch {
-	case was == wire.StatePurged:
+	case ours == wire.StatePurged:
 		return Change{}
-	case e.IsPurge(), e.IsRetraction() && p.Retractions == wire.MirrorDelete && was != wire.StateRetracted:
+	case e.IsPurge(), e.IsRetraction() && p.Retractions == wire.MirrorDelete && ours != wire.StateRetracted:
 		return Change{wire.ActionPurge, r, e.Reason, e.RetractedAt}
-	case e.IsRetraction() && p.Retractions != wire.MirrorIgnore && was != wire.StateRetracted:
+	case e.IsRetraction() && p.Retractions != wire.MirrorIgnore && ours != wire.StateRetracted:
 		return Change{wire.ActionRetract, r, retractionReason(e), e.RetractedAt}
 	case p.isAgain(e, r):
 		return Change{wire.ActionRetract, r, retractionReason(e), e.RetractedAt}
 	case p.reverts(e, r):
 		return Change{}
-	case stands && was == wire.StateRetracted && r.ChangedBy == p.By:
+	case stands && ours == wire.StateRetracted && r.ChangedBy == p.By:
 		return Change{Action: wire.ActionRestore, Record: r, Reason: e.Reason}
-	case is == wire.StateSuperseded && was == wire.StateCurrent:
+	case theirs == wire.StateSuperseded && ours == wire.StateCurrent:
 		return Change{Action: wire.ActionSupersede, Record: r}
 	default:
 		return Change{}

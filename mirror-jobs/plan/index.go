@@ -61,9 +61,9 @@ func (k Known) Forget() {
 // ForgetDay forgets the tags of one day, so that it is looked at again.
 func (k Known) ForgetDay(day wire.Day) {
 	delete(k.Months, mirrorindex.MonthOf(day))
-	was := k.Days[day]
-	was.Tag = ""
-	k.Days[day] = was
+	known := k.Days[day]
+	known.Tag = ""
+	k.Days[day] = known
 }
 
 // Held adds up what a mirror holds.
@@ -92,10 +92,10 @@ func UnlistedDays(lines []mirrorindex.DaysLine, known Known, month string) map[w
 		listed[line.Month+string(line.Day)] = true
 	}
 	unlisted := map[wire.Day]KnownDay{}
-	for day, is := range known.Days {
+	for day, entry := range known.Days {
 		of := mirrorindex.MonthOf(day)
-		if is.Objects > 0 && !listed[string(day)] && (month == of || month == "" && !listed[of]) {
-			unlisted[day] = is
+		if entry.Objects > 0 && !listed[string(day)] && (month == of || month == "" && !listed[of]) {
+			unlisted[day] = entry
 		}
 	}
 	return unlisted
@@ -110,18 +110,18 @@ func (s Selection) wants(instrument string) bool {
 func (s Selection) Changed(lines []mirrorindex.DaysLine, known Known) (changed []mirrorindex.DaysLine) {
 	holds := map[string]bool{}
 	if !s.SelectsAll() {
-		for day, is := range known.Days {
-			if is.Objects > 0 {
+		for day, entry := range known.Days {
+			if entry.Objects > 0 {
 				holds[string(day)], holds[mirrorindex.MonthOf(day)] = true, true
 			}
 		}
 	}
 	for _, line := range lines {
-		was := known.Days[line.Day].Tag
+		knownTag := known.Days[line.Day].Tag
 		if line.Month != "" {
-			was = known.Months[line.Month]
+			knownTag = known.Months[line.Month]
 		}
-		if was != line.Tag && (holds[line.Month+string(line.Day)] || s.may(line)) {
+		if knownTag != line.Tag && (holds[line.Month+string(line.Day)] || s.may(line)) {
 			changed = append(changed, line)
 		}
 	}

@@ -77,11 +77,11 @@ func (p Policy) Merge(ours []Line, theirs []mirrorindex.Entry, more bool) (all [
 		sortLines(ours)
 		return ours, 0
 	}
-	was, held := make(map[string]*Line, len(ours)), make(map[string]bool, len(ours))
+	known, held := make(map[string]*Line, len(ours)), make(map[string]bool, len(ours))
 	removed := map[string]*Line{}
 	for i := range ours {
 		l := &ours[i]
-		was[l.key()] = l
+		known[l.key()] = l
 		held[l.object()] = held[l.object()] || l.Held
 		if l.Removed() && !l.Held && p.Retractions != RetractionsIgnore { // one that is held was never acted upon
 			removed[l.object()] = l
@@ -96,17 +96,17 @@ func (p Policy) Merge(ours []Line, theirs []mirrorindex.Entry, more bool) (all [
 			l.Entry = before.Entry
 			kept++
 		}
-		if before := was[l.key()]; before != nil {
+		if before := known[l.key()]; before != nil {
 			l.Held, l.Lost, l.Replaced = before.Held, before.Lost, before.Replaced
 			if l.State == wire.StateSuperseded {
 				l.Held, l.Lost, l.Replaced = false, false, l.Held || l.Replaced
 			}
-			delete(was, l.key())
+			delete(known, l.key())
 		}
 		all = append(all, l)
 	}
 	current := currentDigests(theirs, func(e *mirrorindex.Entry) bool { return held[(&Line{Entry: *e}).object()] })
-	for _, l := range was {
+	for _, l := range known {
 		if l.Held || l.Replaced || removed[l.object()] == l { // what never was here leaves no trace
 			l.Gone, l.Moved = true, listed[l.object()] || l.Is() == wire.StateCurrent && current[l.Digest]
 			if l.Held || l.Replaced || !l.Moved {

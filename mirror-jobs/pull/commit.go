@@ -102,7 +102,7 @@ func (c *committer) day(d *day, confirmed bool) {
 		ok = false // until they are removed
 	}
 	d.in.note(d, ok)
-	if d.in.done(ok) {
+	if d.in.endDay(ok) {
 		c.p.finish(d.in)
 	}
 }

@@ -25,12 +25,12 @@ type confirming struct {
 	isNew bool
 }
 
-// waitedFor notes whether the other side waits for this mirror.
-func (p *run) waitedFor(root mirrorindex.Root, unchanged bool) {
+// noteAwaited notes whether the other side waits for this mirror.
+func (p *run) noteAwaited(root mirrorindex.Root, unchanged bool) {
 	state := p.Folder.State()
-	was := state.Confirms && (unchanged || root.Ledger == state.Ledger)
-	p.awaited = root.Confirms || unchanged && was
-	p.sweeps = p.awaited && !was
+	before := state.Confirms && (unchanged || root.Ledger == state.Ledger)
+	p.awaited = root.Confirms || unchanged && before
+	p.sweeps = p.awaited && !before
 	p.isNew = p.awaited && state.Ledger == ""
 	if !unchanged && !p.isNew {
 		p.Folder.SetLedger(root.Ledger)

@@ -91,7 +91,7 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 			err = w.Put(instrument, e, buffer[:size])
 		}
 		if err != nil {
-			return p.unless(err, instrument, path)
+			return p.skipObject(err, instrument, path)
 		}
 		if file != nil {
 			aside = append(aside, *file)
@@ -106,23 +106,23 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 		err = p.settleAside(ctx, aside)
 	}
 	if err == nil {
-		again, err = p.settle(ctx, b, slices.AppendSeq(refused, maps.Values(open)))
+		again, err = p.recheckRefused(ctx, b, slices.AppendSeq(refused, maps.Values(open)))
 	}
 	for n, part := range b.Parts {
 		d, failed := b.days[part.Of], len(part.Missing)-len(held[n])-again[n]
 		if err != nil {
 			failed = 0 // they stay open
 		}
-		if d.got(held[n], failed, again[n]) {
-			p.isReady(d)
+		if d.noteOutcome(held[n], failed, again[n]) {
+			p.markReady(d)
 		}
 	}
 	return err
 }
 
-// settle looks again at the lists of days with objects that the other side did not give. It returns how many objects of each part are
+// recheckRefused looks again at the lists of days with objects that the other side did not give. It returns how many objects of each part are
 // listed otherwise by now, because a newer version came meanwhile or they were retracted: the next run does what is listed then.
-func (p *run) settle(ctx context.Context, b batch, refused []place) (again []int, err error) {
+func (p *run) recheckRefused(ctx context.Context, b batch, refused []place) (again []int, err error) {
 	again = make([]int, len(b.Parts))
 	listings := map[*day]plan.Listing{}
 	for _, at := range refused {
@@ -147,9 +147,9 @@ func (p *run) settle(ctx context.Context, b batch, refused []place) (again []int
 	return again, nil
 }
 
-// unless says that one object is not mirrored, where that is about this object alone; any other
+// skipObject says that one object is not mirrored, where that is about this object alone; any other
 // error ends the run.
-func (p *run) unless(err error, instrument, path string) error {
+func (p *run) skipObject(err error, instrument, path string) error {
 	var differs *folder.DigestError
 	alone := errors.As(err, &differs) || errors.Is(err, folder.ErrPath) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) ||
 		errors.Is(err, syscall.EEXIST) || errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ELOOP)
@@ -175,14 +175,14 @@ func (p *run) object(ctx context.Context, b batch) error {
 		held = []int{i}
 		p.Progress.got(1, 0)
 	case !errors.As(err, &refused):
-		if err = p.unless(err, d.in.Instrument, e.Path); err != nil {
+		if err = p.skipObject(err, d.in.Instrument, e.Path); err != nil {
 			return err
 		}
 		p.Progress.fail(1)
 	case refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden:
 		return err
 	default:
-		if again, err = p.settle(ctx, b, []place{{0, i}}); err != nil {
+		if again, err = p.recheckRefused(ctx, b, []place{{0, i}}); err != nil {
 			return err
 		}
 	}
@@ -190,8 +190,8 @@ func (p *run) object(ctx context.Context, b batch) error {
 	if len(again) > 0 {
 		later = again[0]
 	}
-	if d.got(held, 1-len(held)-later, later) {
-		p.isReady(d)
+	if d.noteOutcome(held, 1-len(held)-later, later) {
+		p.markReady(d)
 	}
 	return nil
 }

@@ -39,8 +39,8 @@ type instrument struct {
 	gone bool
 }
 
-// done is called when a day is, or no more come; true: it was the last one.
-func (i *instrument) done(ok bool) bool {
+// endDay is called when a day is, or no more come; true: it was the last one.
+func (i *instrument) endDay(ok bool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.open--
@@ -79,7 +79,7 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 	months, days := monthsToAsk{p: p}, daysToAsk{p: p}
 	for i, in := range all {
 		if answers[i][0].Gone {
-			p.gone(in)
+			p.noteGone(in)
 			continue
 		}
 		in.embargoed = answers[i][0].Access.Embargo() > 0
@@ -92,7 +92,7 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 		return err
 	}
 	for _, in := range all {
-		if in.done(true) {
+		if in.endDay(true) {
 			p.finish(in)
 		}
 	}
@@ -119,9 +119,9 @@ func (p *run) known(instrument string) (plan.Known, error) {
 	return known, nil
 }
 
-// gone notes that the other side does not let this mirror read an instrument any more. No tag of it is noted: once it lets this
+// noteGone notes that the other side does not let this mirror read an instrument any more. No tag of it is noted: once it lets this
 // mirror read it again, the tag may be the same.
-func (p *run) gone(in *instrument) {
+func (p *run) noteGone(in *instrument) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.gone {
@@ -208,7 +208,7 @@ func (m *monthsToAsk) ask(ctx context.Context, days *daysToAsk) error {
 		}
 		for i, lines := range answers {
 			if lines[0].Gone { // since the list of months was sent: that it has no days means nothing
-				m.p.gone(m.of[i])
+				m.p.noteGone(m.of[i])
 				continue
 			}
 			m.p.unlistedDays(m.of[i], lines[1:], m.questions[i].Month)
@@ -239,8 +239,8 @@ type day struct {
 	open, failed, again int
 }
 
-// got notes what became of some objects of a day; true: nothing of it is open any more.
-func (d *day) got(held []int, failed, again int) bool {
+// noteOutcome notes what became of some objects of a day; true: nothing of it is open any more.
+func (d *day) noteOutcome(held []int, failed, again int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, i := range held {

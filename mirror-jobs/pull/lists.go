@@ -55,11 +55,11 @@ func (p *run) pass(ctx context.Context, days []*day) error {
 	for _, d := range days {
 		missing := p.missing(d)
 		if len(missing) == 0 {
-			p.isReady(d)
+			p.markReady(d)
 			continue
 		}
 		d.open = len(missing)
-		p.isOpen(d)
+		p.markOpen(d)
 		for _, i := range missing {
 			p.Progress.owe(1, d.lines[i].Size)
 		}
@@ -146,7 +146,7 @@ func (p *run) missing(d *day) []int {
 		l := &d.lines[i]
 		leftover := l.Replaced && p.Policy.Removes(l)
 		if p.compares || leftover { // files are compared, and not what was noted
-			p.look(d, l)
+			p.checkFile(d, l)
 		}
 		l.Replaced = l.Replaced && !leftover
 	}

@@ -32,9 +32,9 @@ func (l *lost) err() error {
 	return fmt.Errorf("%w: %d, as %s: restore their files from another copy, select them again, or have the lists forget them by --force --accept-loss", ErrLost, n, l.first)
 }
 
-// look compares the file of a line. A copy that is lost, that the policy keeps and that is not fetched again, since it cannot be or is not selected, stays in the list as one that
+// checkFile compares the file of a line. A copy that is lost, that the policy keeps and that is not fetched again, since it cannot be or is not selected, stays in the list as one that
 // should be here, so that each such run and `mirror verify` name it, until a run accepts the loss.
-func (p *run) look(d *day, l *plan.Line) {
+func (p *run) checkFile(d *day, l *plan.Line) {
 	was := l.Held
 	l.Lost = false
 	if l.Held = p.isHere(d.in.Instrument, l); l.Held || !was || !isGivenNoMore(l) && (l.Gone || d.in.Selects(&l.Entry)) || p.Policy.Removes(l) {

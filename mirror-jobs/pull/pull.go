@@ -126,7 +126,7 @@ func (p *run) do(ctx context.Context) error {
 		return err
 	}
 	clock := p.checkClock(root.Now)
-	p.waitedFor(root, unchanged)
+	p.noteAwaited(root, unchanged)
 	if unchanged {
 		if plan.ClockMoved(state.Now, p.Folder.State().Now) {
 			clock = errors.Join(p.Folder.SetETag(state.ETag), clock)
@@ -156,7 +156,7 @@ func (p *run) do(ctx context.Context) error {
 		}
 		return state.Instruments[name]
 	})
-	done, err := p.all(ctx, changed)
+	done, err := p.pullInstruments(ctx, changed)
 	if err == nil && unselected == nil {
 		p.Folder.SetConfirms(p.awaited)
 		err = p.Folder.RemoveParts()
@@ -192,8 +192,8 @@ func (p *run) checkClock(says time.Time) error {
 	return nil
 }
 
-// all does what the lists say of some instruments. The committer that it returns has noted all that came, also if there is an error.
-func (p *run) all(ctx context.Context, changed []mirrorindex.RootLine) (*committer, error) {
+// pullInstruments does what the lists say of some instruments. The committer that it returns has noted all that came, also if there is an error.
+func (p *run) pullInstruments(ctx context.Context, changed []mirrorindex.RootLine) (*committer, error) {
 	commits := &committer{p: p, ctx: ctx}
 	committed := make(chan struct{})
 	go func() {
@@ -226,16 +226,16 @@ func (p *run) all(ctx context.Context, changed []mirrorindex.RootLine) (*committ
 	return commits, errors.Join(err, commits.err)
 }
 
-// isReady passes a day on to be noted.
-func (p *run) isReady(d *day) {
+// markReady passes a day on to be noted.
+func (p *run) markReady(d *day) {
 	p.mu.Lock()
 	delete(p.open, d)
 	p.mu.Unlock()
 	p.ready <- d
 }
 
-// isOpen notes that objects of a day are to be fetched.
-func (p *run) isOpen(d *day) {
+// markOpen notes that objects of a day are to be fetched.
+func (p *run) markOpen(d *day) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open[d] = true

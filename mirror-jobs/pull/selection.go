@@ -30,9 +30,9 @@ func (p *run) checkNames(root mirrorindex.Root) (missing bool, err error) {
 	}
 	selected := false
 	for _, pattern := range p.Instruments {
-		is := slices.ContainsFunc(root.Instruments, func(line mirrorindex.RootLine) bool { return matches(pattern, line.Instrument) })
-		selected = selected || is
-		if !is && !strings.ContainsAny(pattern, `*?[\`) {
+		found := slices.ContainsFunc(root.Instruments, func(line mirrorindex.RootLine) bool { return matches(pattern, line.Instrument) })
+		selected = selected || found
+		if !found && !strings.ContainsAny(pattern, `*?[\`) {
 			missing = true
 			p.Logger.Warn("the other side has no such Instrument, or does not let you read it: nothing of it is mirrored", "instrument", pattern)
 		}

@@ -41,7 +41,7 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 	}
 	if err != nil {
 		d.fail(o.Record, err)
-		r.lack(d.in, f, err)
+		r.countLacking(d.in, f, err)
 		return nil
 	}
 	if f.outdated != nil && d.known.Count > 0 && !d.plan.Confirmed {
@@ -65,8 +65,8 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 	return nil
 }
 
-// lack counts an object as owed that cannot be brought, and is not tried.
-func (r *run) lack(in wire.InstrumentEntry, f File, err error) {
+// countLacking counts an object as owed that cannot be brought, and is not tried.
+func (r *run) countLacking(in wire.InstrumentEntry, f File, err error) {
 	r.log.Add(slog.LevelError, "objects are not at the partner", "instrument", in.Instrument, "path", f.Path, "error", err)
 	r.Progress.Owe(f.Size)
 	r.Progress.End(f.Size, false)
@@ -198,7 +198,7 @@ func (r *run) deliver(ctx context.Context, files []File, ended []error) error {
 	if err := errors.Join(err, r.verify(ctx, files, ended)); err != nil {
 		return err
 	}
-	return r.mend(ctx, files, ended)
+	return r.bringDiffering(ctx, files, ended)
 }
 
 // reopen says that it is not known how those files ended that the partner acknowledged.
@@ -267,9 +267,9 @@ func (r *run) forgive(ctx context.Context, files []File, ended []error) error {
 	return nil
 }
 
-// mend brings again what differs at the partner, though it has its size and time, and
+// bringDiffering brings again what differs at the partner, though it has its size and time, and
 // compares it once more.
-func (r *run) mend(ctx context.Context, files []File, ended []error) error {
+func (r *run) bringDiffering(ctx context.Context, files []File, ended []error) error {
 	if err := r.forgive(ctx, files, ended); err != nil {
 		return err
 	}
@@ -330,8 +330,8 @@ func (r *run) note(ctx context.Context, d *pushed) error {
 	if err != nil {
 		return err
 	}
-	is := month.Days[d.day]
-	if !(KnownDay{Tag: is.Tag, Place: is.Place, PushKnown: is.PushKnown}).same(KnownDay{Tag: known.Tag, Place: known.Place, PushKnown: known.PushKnown}) {
+	listed := month.Days[d.day]
+	if !(KnownDay{Tag: listed.Tag, Place: listed.Place, PushKnown: listed.PushKnown}).same(KnownDay{Tag: known.Tag, Place: known.Place, PushKnown: known.PushKnown}) {
 		r.owe(d.in.Instrument+" "+string(d.day), errOther)
 	}
 	return nil

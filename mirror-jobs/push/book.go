@@ -211,19 +211,19 @@ func (b *KV) Instruments(ctx context.Context) ([]string, error) {
 }
 
 // SetDay implements Book.
-func (b *KV) SetDay(ctx context.Context, instrument string, day wire.Day, was, known KnownDay) (bool, error) {
-	return b.change(ctx, instrument, day, func(is KnownDay) (KnownDay, bool) { return known, is.same(was) })
+func (b *KV) SetDay(ctx context.Context, instrument string, day wire.Day, before, known KnownDay) (bool, error) {
+	return b.change(ctx, instrument, day, func(current KnownDay) (KnownDay, bool) { return known, current.same(before) })
 }
 
 // SetConfirmed implements Book. Another run may find at the same time that the partner lacks something: it writes the day first and
 // then the ledger, and this one the other way around, each in place of what it saw. So the last word in both is the other run's.
-func (b *KV) SetConfirmed(ctx context.Context, instrument string, day wire.Day, was, known KnownDay, has wire.Totals) (bool, error) {
+func (b *KV) SetConfirmed(ctx context.Context, instrument string, day wire.Day, before, known KnownDay, has wire.Totals) (bool, error) {
 	column := b.column(instrument, day)
 	if _, err := column.Load(ctx); err != nil {
 		return false, err
 	}
 	p, err := b.read(ctx, b.key(instrument, mirrorindex.MonthOf(day)))
-	if err != nil || !p.Days[day].same(was) {
+	if err != nil || !p.Days[day].same(before) {
 		return false, err
 	}
 	value, err := wire.Encode(wire.Mirrored(has))
@@ -236,7 +236,7 @@ func (b *KV) SetConfirmed(ctx context.Context, instrument string, day wire.Day, 
 	if err != nil {
 		return false, err
 	}
-	return b.SetDay(ctx, instrument, day, was, known)
+	return b.SetDay(ctx, instrument, day, before, known)
 }
 
 // SetMissing implements Book.

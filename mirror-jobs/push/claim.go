@@ -129,7 +129,7 @@ func (r *run) mayName(in wire.InstrumentEntry, path string) bool {
 func (r *run) claimsPublished(ctx context.Context, in wire.InstrumentEntry, some []gone, of map[string]File) error {
 	selects := r.selection(in)
 	d := &pushed{in: in}
-	d.here = d.layout(r.here(in))
+	d.here = d.layout(r.currentPlace(in))
 	for _, g := range some {
 		o := plan.PushObject{Path: strings.TrimPrefix(g.path, in.Instrument+"/")}
 		is, err := r.Catalog.Find(ctx, in.Instrument, o.Path)

@@ -108,7 +108,7 @@ func (r *run) compareDay(ctx context.Context, in wire.InstrumentEntry, day wire.
 		}
 		if err != nil {
 			c.cut = true
-			r.lack(in, f, err)
+			r.countLacking(in, f, err)
 			continue
 		}
 		if n := len(r.compared.files); n > 0 && (n >= r.files || r.compared.bytes+f.Size > r.bytes || r.compared.paths.have(f)) {
@@ -168,7 +168,7 @@ func (r *run) compare(ctx context.Context) error {
 	}
 	var err error
 	if !r.VerifyOnly {
-		err = r.mend(ctx, c.files, ended)
+		err = r.bringDiffering(ctx, c.files, ended)
 	}
 	for i, d := range c.of {
 		d.open--

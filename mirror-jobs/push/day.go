@@ -62,8 +62,8 @@ func (r *run) read(ctx context.Context, in wire.InstrumentEntry, day wire.Day, k
 	for _, record := range held.TakenBack() { // they are not given to any partner any more
 		d.objects = append(d.objects, plan.PushObject{Path: record.Published(), Record: record})
 	}
-	d.plan = r.policy.Day(d.objects, known.PushKnown, r.anew(known))
-	d.here = d.layout(r.here(in))
+	d.plan = r.policy.Day(d.objects, known.PushKnown, r.isBroughtAnew(known))
+	d.here = d.layout(r.currentPlace(in))
 	return d, nil
 }
 

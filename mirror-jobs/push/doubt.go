@@ -59,8 +59,8 @@ func (r *run) doubts(known seen) bool {
 	return !r.doubt.Since.IsZero() && known.Count > 0 && known.Checked.Before(r.doubt.Since)
 }
 
-// anew says whether everything of a day is brought again: with force, and if there is a doubt and nothing is ever compared.
-func (r *run) anew(known seen) bool {
+// isBroughtAnew says whether everything of a day is brought again: with force, and if there is a doubt and nothing is ever compared.
+func (r *run) isBroughtAnew(known seen) bool {
 	return r.Force || r.Entry.Verify == wire.MirrorVerifyNone && r.doubts(known)
 }
 

@@ -136,12 +136,12 @@ func (r *run) noteAbsent(ctx context.Context, d *pushed, absent wire.Totals, cop
 			"instrument", d.in.Instrument, "day", d.day, "copies", lost, "path", first)
 	}
 	known.Absent, known.AbsentCopies = absent, copies
-	is := r.policy.Day(d.objects, known.PushKnown, false)
+	planned := r.policy.Day(d.objects, known.PushKnown, false)
 	var waits wire.Totals // they are not at the partner yet
-	for _, i := range is.Deliver {
+	for _, i := range planned.Deliver {
 		waits.AddCopy(d.objects[i].Record)
 	}
-	set, err := r.Book.SetConfirmed(ctx, d.in.Instrument, d.day, d.known.was, known, is.Totals.MinusCopies(waits))
+	set, err := r.Book.SetConfirmed(ctx, d.in.Instrument, d.day, d.known.was, known, planned.Totals.MinusCopies(waits))
 	r.unsettled = r.unsettled || !set
 	return err
 }

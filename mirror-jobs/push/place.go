@@ -112,8 +112,8 @@ type place struct {
 	taken bool
 }
 
-// here is where the copies of an instrument lie now.
-func (r *run) here(in wire.InstrumentEntry) *place {
+// currentPlace is where the copies of an instrument lie now.
+func (r *run) currentPlace(in wire.InstrumentEntry) *place {
 	return &place{Place: placeOf(&r.Entry, in), server: r.server, template: r.template}
 }
 
@@ -132,34 +132,34 @@ func (r *run) keepPlaces(ctx context.Context) error {
 	return nil
 }
 
-// formerly is a place that copies were brought to before. One that cannot be asked refuses all.
-func (r *run) formerly(ctx context.Context, name string) (*place, error) {
+// formerPlace is a place that copies were brought to before. One that cannot be asked refuses all.
+func (r *run) formerPlace(ctx context.Context, name string) (*place, error) {
 	if p, known := r.former[name]; known {
 		return p, nil
 	}
-	is, found, err := r.Book.Place(ctx, name)
+	stored, found, err := r.Book.Place(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	p := &place{Place: is, server: &server{}, former: true}
+	p := &place{Place: stored, server: &server{}, former: true}
 	switch {
 	case !found:
 		p.silent = errors.New("copies were brought to another place, which is not known any more")
 	case r.At == nil:
 		p.silent = errors.New("only the current place can be reached")
-	case is.server() == placeOf(&r.Entry, wire.InstrumentEntry{}).server():
+	case stored.server() == placeOf(&r.Entry, wire.InstrumentEntry{}).server():
 		p.server = r.server
 	default:
-		if p.mover, err = r.At(ctx, is); err != nil {
-			p.silent = fmt.Errorf("at the former place%s: %w", is.server(), err)
+		if p.mover, err = r.At(ctx, stored); err != nil {
+			p.silent = fmt.Errorf("at the former place%s: %w", stored.server(), err)
 		}
 	}
-	if other := r.takenBy(is); found && p.server != r.server && other != "" {
+	if other := r.takenBy(stored); found && p.server != r.server && other != "" {
 		p.taken, p.refused = true, fmt.Errorf("its folder now belongs to the MirrorPartner %q, which may have brought this copy: remove it there by hand, if that MirrorPartner is not to have it", other)
-		r.Logger.Warn("a former place of copies now belongs to another MirrorPartner: nothing is removed there", "place", strings.TrimSpace(is.server()), "partner", other)
+		r.Logger.Warn("a former place of copies now belongs to another MirrorPartner: nothing is removed there", "place", strings.TrimSpace(stored.server()), "partner", other)
 	}
-	if is.Template != "" {
-		if p.template, err = naming.Parse(is.Template); err != nil {
+	if stored.Template != "" {
+		if p.template, err = naming.Parse(stored.Template); err != nil {
 			p.silent = err
 		}
 	}
@@ -185,19 +185,19 @@ func (r *run) seen(in wire.InstrumentEntry, known KnownDay) seen {
 	if known.Place == here || known.Place == "" && !r.policy.AllVersions { // books of the version before did not tell where
 		return seen{known, known}
 	}
-	is := KnownDay{Left: slices.Clone(known.Left)}
+	result := KnownDay{Left: slices.Clone(known.Left)}
 	if known.Place != "" {
-		is.Left = append(is.Left, Left{known.Place, known.Objects})
+		result.Left = append(result.Left, Left{known.Place, known.Objects})
 	}
-	if i := slices.IndexFunc(is.Left, func(l Left) bool { return l.Place == here }); i >= 0 { // copies lie here from an earlier time
-		is.Place, is.Begun, is.Objects = here, true, is.Left[i].Objects
-		is.Left = slices.Delete(is.Left, i, i+1)
+	if i := slices.IndexFunc(result.Left, func(l Left) bool { return l.Place == here }); i >= 0 { // copies lie here from an earlier time
+		result.Place, result.Begun, result.Objects = here, true, result.Left[i].Objects
+		result.Left = slices.Delete(result.Left, i, i+1)
 	}
-	return seen{is, known}
+	return seen{result, known}
 }
 
-// nothing says that nothing is known of the place where copies lie now.
-func (k KnownDay) nothing() bool {
+// isEmpty says that nothing is known of the place where copies lie now.
+func (k KnownDay) isEmpty() bool {
 	return k.Place == "" && k.Tag == "" && !k.Begun && k.Count == 0
 }
 

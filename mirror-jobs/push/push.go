@@ -310,7 +310,7 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 	if err != nil {
 		return err
 	}
-	if tag == known.Tag && !r.anew(known) {
+	if tag == known.Tag && !r.isBroughtAnew(known) {
 		return nil
 	}
 	d, err := r.read(ctx, in, day, known)
@@ -321,7 +321,7 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 		return nil // what was listed once is listed for ever: nothing is known now
 	}
 	d.tag = tag
-	if known.nothing() && len(d.plan.Deliver) > 0 {
+	if known.isEmpty() && len(d.plan.Deliver) > 0 {
 		// A run that is killed leaves copies that the next one must know of.
 		begun := KnownDay{Place: d.here.Name(), Begun: true, Left: known.Left}
 		if set, err := r.Book.SetDay(ctx, in.Instrument, day, known.was, begun); err != nil {
@@ -345,7 +345,7 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 // removeDay removes what the partner should not have of a day, and notes nothing: the next run delivers.
 func (r *run) removeDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 	tag, err := r.tag(ctx, in, day)
-	if err != nil || known.nothing() && len(known.Left) == 0 || tag == known.Tag {
+	if err != nil || known.isEmpty() && len(known.Left) == 0 || tag == known.Tag {
 		return err
 	}
 	d, err := r.read(ctx, in, day, known)
@@ -358,7 +358,7 @@ func (r *run) removeDay(ctx context.Context, in wire.InstrumentEntry, day wire.D
 // leftDay removes what the partner should not have of a day of an instrument that is not selected any more. All other copies stay.
 func (r *run) leftDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 	tag, err := r.tag(ctx, in, day)
-	if err != nil || known.nothing() && len(known.Left) == 0 || tag == known.Tag && !r.Force {
+	if err != nil || known.isEmpty() && len(known.Left) == 0 || tag == known.Tag && !r.Force {
 		return err
 	}
 	d, err := r.read(ctx, in, day, known)

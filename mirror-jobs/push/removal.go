@@ -45,7 +45,7 @@ func (r *run) allow(ctx context.Context) error {
 	held, all := 0, questions{run: r, of: map[*server][]gone{}}
 	count := func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 		held += known.copies()
-		if known.nothing() && len(known.Left) == 0 {
+		if known.isEmpty() && len(known.Left) == 0 {
 			return nil
 		}
 		if tag, err := r.tag(ctx, in, day); err != nil || tag == known.Tag {
@@ -69,7 +69,7 @@ func (r *run) allow(ctx context.Context) error {
 	}
 	r.held = held
 	if r.removable = r.policy.Most(held); all.there > r.removable {
-		r.stopped(all.there, held)
+		r.stopRemoval(all.there, held)
 		r.Logger.Warn("copies must go; these are some or all of them", "paths", all.some)
 	}
 	return nil
@@ -105,7 +105,7 @@ func (q *questions) askNow(ctx context.Context, s *server) error {
 	all := q.of[s]
 	q.of[s] = nil
 	for some := range groups(all, q.run.files) {
-		there, err := q.run.there(ctx, s, some)
+		there, err := q.run.presentCopies(ctx, s, some)
 		if err != nil && !q.run.refuses(ctx, s, err, &s.silent) {
 			return err
 		}
@@ -137,16 +137,16 @@ func groups(all []gone, most int) iter.Seq[[]gone] {
 // maxNamed are the copies that the log names where too many must go.
 const maxNamed = 100
 
-// stopped has the run remove nothing more.
-func (r *run) stopped(remove, held int) {
+// stopRemoval has the run remove nothing more.
+func (r *run) stopRemoval(remove, held int) {
 	r.removable = 0
 	r.stop = &plan.SafetyStopError{Remove: remove, Held: held, Percent: r.Entry.SafetyStopPercent,
 		Command: fmt.Sprintf("`kubectl substorm mirror run %s --force`", r.Entry.Partner)}
 	r.Logger.Error("copies must go, and none is removed", "error", r.stop)
 }
 
-// there returns those of some copies that the partner has. Errors: Problem.
-func (r *run) there(ctx context.Context, s *server, some []gone) (there []gone, err error) {
+// presentCopies returns those of some copies that the partner has. Errors: Problem.
+func (r *run) presentCopies(ctx context.Context, s *server, some []gone) (there []gone, err error) {
 	if s.silent != nil {
 		return nil, s.silent
 	}
@@ -223,7 +223,7 @@ func (r *run) keep(d *pushed, some []gone, err error) {
 
 // eachGone calls do for the copies of a day that must go, place by place: where they lie now, and where they were brought to before.
 func (r *run) eachGone(ctx context.Context, d *pushed, do func(*place, []gone) error) error {
-	never := d.known.nothing() && !r.Force // no run has brought anything
+	never := d.known.isEmpty() && !r.Force // no run has brought anything
 	if never && len(d.plan.Remove) > 0 {   // unless what was known of it is lost
 		has, err := r.Book.Mirrored(ctx, d.in.Instrument, d.day)
 		if err != nil {
@@ -231,7 +231,7 @@ func (r *run) eachGone(ctx context.Context, d *pushed, do func(*place, []gone) e
 		}
 		never = has.Objects+has.Datagrams == 0
 	}
-	here, err := r.gone(ctx, d, d.here, never)
+	here, err := r.copiesToRemove(ctx, d, d.here, never)
 	if err != nil {
 		return err
 	}
@@ -243,11 +243,11 @@ func (r *run) eachGone(ctx context.Context, d *pushed, do func(*place, []gone) e
 		return err
 	}
 	for _, l := range d.left {
-		p, err := r.formerly(ctx, l.Place)
+		p, err := r.formerPlace(ctx, l.Place)
 		if err != nil {
 			return err
 		}
-		all, err := r.gone(ctx, d, d.layout(p), false)
+		all, err := r.copiesToRemove(ctx, d, d.layout(p), false)
 		if err != nil {
 			return err
 		}
@@ -264,8 +264,8 @@ func (r *run) eachGone(ctx context.Context, d *pushed, do func(*place, []gone) e
 	return nil
 }
 
-// gone are the copies of a day at a place that may be there and should not. Never: no run has brought any.
-func (r *run) gone(ctx context.Context, d *pushed, at layout, never bool) (all []gone, err error) {
+// copiesToRemove are the copies of a day at a place that may be there and should not. Never: no run has brought any.
+func (r *run) copiesToRemove(ctx context.Context, d *pushed, at layout, never bool) (all []gone, err error) {
 	for _, i := range d.plan.Remove {
 		o := &d.objects[i]
 		if never && !isPurged(o.Record) {
@@ -275,19 +275,19 @@ func (r *run) gone(ctx context.Context, d *pushed, at layout, never bool) (all [
 			d.cut = true
 			continue
 		}
-		is, err := r.Catalog.Find(ctx, d.in.Instrument, o.Path)
+		published, err := r.Catalog.Find(ctx, d.in.Instrument, o.Path)
 		if err != nil && !errors.Is(err, catalog.ErrNotFound) {
 			return nil, err
 		}
 		by := ""
-		if err == nil && is.State == wire.StateCurrent {
-			by, _ = at.pathOf(&plan.PushObject{Path: o.Path, Record: &is}, false)
+		if err == nil && published.State == wire.StateCurrent {
+			by, _ = at.pathOf(&plan.PushObject{Path: o.Path, Record: &published}, false)
 		}
 		former := at.former && at.server == r.server // by another template, or with other versions
 		if p, ok := at.pathOf(o, false); ok {
-			all = append(all, gone{path: p, record: o.Record, by: by, former: at.former, shared: former || at.shared(o.Record, err == nil && is.ID != o.Record.ID)})
+			all = append(all, gone{path: p, record: o.Record, by: by, former: at.former, shared: former || at.shared(o.Record, err == nil && published.ID != o.Record.ID)})
 		}
-		if p, ok := at.pathOf(o, false); ok && err == nil && is.ID != o.Record.ID {
+		if p, ok := at.pathOf(o, false); ok && err == nil && published.ID != o.Record.ID {
 			all = append(all, gone{path: p + asideSuffix(o.Record), record: o.Record, former: at.former})
 		}
 		if p, ok := at.pathOf(o, true); ok && at.all() {
@@ -329,17 +329,17 @@ func (r *run) removeSome(ctx context.Context, d *pushed, p *place, some []gone) 
 	if err := r.Pause(ctx); err != nil {
 		return err
 	}
-	there, err := r.there(ctx, p.server, some)
+	there, err := r.presentCopies(ctx, p.server, some)
 	why := &p.silent
 	switch {
 	case err != nil:
-		some = some[:d.most(p, len(some))]
+		some = some[:d.maxCopies(p, len(some))]
 	case len(there) == 0:
 		return nil
 	case p.refused == nil && !r.Force && len(there) > r.removable:
 		d.stays = true
 		if r.stop == nil { // more was retracted meanwhile
-			r.stopped(r.removed+len(there), r.held)
+			r.stopRemoval(r.removed+len(there), r.held)
 		}
 		return nil
 	default:
@@ -369,7 +369,7 @@ func (r *run) removeThere(ctx context.Context, d *pushed, p *place, there []gone
 		}
 		p.removes = true
 	}
-	told, err := r.tell(ctx, d, p, there)
+	told, err := r.leaveTombstones(ctx, d, p, there)
 	if err != nil || len(told) == 0 {
 		return err
 	}
@@ -382,7 +382,7 @@ func (r *run) removeThere(ctx context.Context, d *pushed, p *place, there []gone
 		return failed
 	}
 	if failed != nil || slices.ContainsFunc(told, func(g gone) bool { return isPurged(g.record) }) { // that a purge was done is said of what was looked for
-		still, err := r.there(ctx, p.server, told)
+		still, err := r.presentCopies(ctx, p.server, told)
 		if err != nil {
 			return err
 		}
@@ -394,12 +394,12 @@ func (r *run) removeThere(ctx context.Context, d *pushed, p *place, there []gone
 	r.removable -= n
 	r.removed += n
 	r.Progress.Remove(n)
-	d.less(p, n)
+	d.noteRemoved(p, n)
 	return nil
 }
 
-// most is how many of so many copies may lie at a place that cannot be asked.
-func (d *pushed) most(p *place, n int) int {
+// maxCopies is how many of so many copies may lie at a place that cannot be asked.
+func (d *pushed) maxCopies(p *place, n int) int {
 	for _, l := range d.left {
 		if p.former && l.Place == p.Name() {
 			return min(n, max(1, l.Objects))
@@ -408,8 +408,8 @@ func (d *pushed) most(p *place, n int) int {
 	return n
 }
 
-// less notes that so many copies of the day are gone from a place.
-func (d *pushed) less(p *place, n int) {
+// noteRemoved notes that so many copies of the day are gone from a place.
+func (d *pushed) noteRemoved(p *place, n int) {
 	if !p.former {
 		d.removed += n
 		return

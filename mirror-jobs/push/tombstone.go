@@ -37,9 +37,9 @@ type Tombstone struct {
 	ReplacedBy string `json:"replacedBy,omitempty"`
 }
 
-// tell leaves a tombstone beside each copy that has one, before it goes: a run that is killed in between finds the copy again.
+// leaveTombstones leaves a tombstone beside each copy that has one, before it goes: a run that is killed in between finds the copy again.
 // It returns the copies that may go.
-func (r *run) tell(ctx context.Context, d *pushed, p *place, there []gone) (may []gone, err error) {
+func (r *run) leaveTombstones(ctx context.Context, d *pushed, p *place, there []gone) (may []gone, err error) {
 	var files []File
 	var of []gone
 	for _, g := range there {

@@ -62,11 +62,11 @@ func count(dir string, names map[string]int, files []tree.Wanted, counted map[in
 		return // it is not there yet
 	}
 	for _, entry := range there {
-		i, is := names[entry.Name()]
-		if hidden, partial := strings.CutPrefix(entry.Name(), "."); !is && partial && len(hidden) > suffix {
-			i, is = names[hidden[:len(hidden)-suffix]]
+		i, found := names[entry.Name()]
+		if hidden, partial := strings.CutPrefix(entry.Name(), "."); !found && partial && len(hidden) > suffix {
+			i, found = names[hidden[:len(hidden)-suffix]]
 		}
-		if !is {
+		if !found {
 			continue
 		}
 		if info, err := entry.Info(); err == nil && info.Size() > counted[i] {

@@ -71,8 +71,8 @@ const vanished = 24
 
 var vanishedLine = regexp.MustCompile(`(?m)^.*file has vanished: .*$`)
 
-// about is what rsync and ssh say without the names of files, which may hold any sign.
-func about(said string) string {
+// withoutNames is what rsync and ssh say without the names of files, which may hold any sign.
+func withoutNames(said string) string {
 	for _, line := range []*regexp.Regexp{vanishedLine, absentLine} {
 		said = line.ReplaceAllString(said, "")
 	}
@@ -88,8 +88,8 @@ var quotedNames = regexp.MustCompile(`".*"`)
 // full is how rsync ends what it says of a file that the partner has no space for: of the other files it is true, too.
 var full = regexp.MustCompile(`^rsync: .*: (No space left on device|Disk quota exceeded) \([0-9]+\)$`)
 
-// whole are the lines that are about the partner as a whole where some files failed: a daemon's, and those that tell of its disk.
-func whole(said string) string {
+// partnerLines are the lines that are about the partner as a whole where some files failed: a daemon's, and those that tell of its disk.
+func partnerLines(said string) string {
 	var b strings.Builder
 	for line := range strings.Lines(said) {
 		if strings.HasPrefix(line, "@ERROR") || full.MatchString(strings.TrimRight(line, "\r\n")) {
@@ -107,9 +107,9 @@ func judge(err error, said string) (failures, error) {
 		return failures{}, fmt.Errorf("rsync: %w", err)
 	}
 	code := ended.ExitCode()
-	reason, text, line, answered := codes[code], about(said), firstLine(said), false
+	reason, text, line, answered := codes[code], withoutNames(said), firstLine(said), false
 	if partial[code] {
-		text = whole(text)
+		text = partnerLines(text)
 	}
 	for _, s := range signs {
 		if before, after, is := strings.Cut(text, s.text); is {

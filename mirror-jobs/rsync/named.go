@@ -20,9 +20,9 @@ type failures struct {
 	cut bool
 }
 
-// of says which of some files failed, and what rsync said of each: those that it named, and those below a folder that it named. If it named
+// byPath says which of some files failed, and what rsync said of each: those that it named, and those below a folder that it named. If it named
 // none, or not all that it said is known, all others may have failed, too: rest is what it said of them.
-func (f failures) of(paths []string) (named map[string]string, rest string) {
+func (f failures) byPath(paths []string) (named map[string]string, rest string) {
 	named = map[string]string{}
 	if !f.some {
 		return named, ""

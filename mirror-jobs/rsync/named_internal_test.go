@@ -29,7 +29,7 @@ func TestNamed(t *testing.T) {
 		{"nothing that is known", "rsync: something failed\n", "", true, false},
 		{"more than is kept", "could not make way for new regular file: cam/p/4.txt\n", "cam/p/4.txt", true, true},
 	} {
-		named, rest := failures{some: true, said: c.said + "rsync error: some files/attrs were not transferred (code 23)\n", cut: c.cut}.of(paths)
+		named, rest := failures{some: true, said: c.said + "rsync error: some files/attrs were not transferred (code 23)\n", cut: c.cut}.byPath(paths)
 		if got := strings.Join(slices.Sorted(maps.Keys(named)), " "); got != c.want || (rest != "") != c.all {
 			t.Errorf("%s: %q failed, want %q; of the rest %q", c.name, got, c.want, rest)
 		}

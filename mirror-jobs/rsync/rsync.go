@@ -188,8 +188,8 @@ func (m *Mover) lacks(ctx context.Context, paths []string, failed failures, argu
 	if err != nil {
 		return nil, err
 	}
-	before, _ := failed.of(paths)
-	lacks, rest := again.of(paths)
+	before, _ := failed.byPath(paths)
+	lacks, rest := again.byPath(paths)
 	for _, p := range paths {
 		switch why, would := how[p]; {
 		case before[p] != "" && (would || lacks[p] != ""):
@@ -308,7 +308,7 @@ func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, diff
 	if err != nil {
 		return err
 	}
-	named, rest := failed.of(paths)
+	named, rest := failed.byPath(paths)
 	for p, i := range at {
 		how, is := would[p]
 		switch {
@@ -363,7 +363,7 @@ func (m *Mover) Has(ctx context.Context, paths []string) (there []string, err er
 			if err != nil {
 				return nil, err
 			}
-			named, rest := failed.of(some)
+			named, rest := failed.byPath(some)
 			for _, p := range some {
 				if _, is := would[p]; is || named[p] != "" || rest != "" { // of what the partner cannot look at it may have a file
 					there = append(there, p)

@@ -234,7 +234,7 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, most int64, take
 		return err
 	}
 	stop := s.coming(files)
-	failed, err := s.into(ctx, files, most)
+	failed, err := s.fetchStaged(ctx, files, most)
 	stop()
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, most int64, take
 	for i, f := range files {
 		paths[i] = f.Path
 	}
-	named, rest := failed.of(paths)
+	named, rest := failed.byPath(paths)
 	for i, f := range files {
 		name := s.staged(f)
 		got := tree.Got{Seen: tree.Seen{Mark: f.Mark}, Open: func() (io.ReadCloser, error) { return os.Open(name) }}
@@ -265,9 +265,9 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, most int64, take
 	return nil
 }
 
-// into has rsync fetch files into the staging folder. It asks a daemon for them from the module on: asked for a folder below
+// fetchStaged has rsync fetch files into the staging folder. It asks a daemon for them from the module on: asked for a folder below
 // it, rsync 3.5.0 finds the files and then says that they vanished.
-func (s Source) into(ctx context.Context, files []tree.Wanted, most int64) (failures, error) {
+func (s Source) fetchStaged(ctx context.Context, files []tree.Wanted, most int64) (failures, error) {
 	whole := *s.Mover
 	if d := s.cfg.Daemon; d != nil {
 		whole.cfg.Daemon = new(wire.MirrorRsyncDaemon)

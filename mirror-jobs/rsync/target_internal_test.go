@@ -40,7 +40,7 @@ func TestJudgeSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named, rest := failed.of([]string{"a.jpg"})
+	named, rest := failed.byPath([]string{"a.jpg"})
 	if why := named["a.jpg"]; why == "" || rest != "" || strings.ContainsAny(why, "\x1b\r\n\u202e") {
 		t.Errorf("%q, %q", why, rest)
 	}

@@ -24,10 +24,10 @@ type confirming struct {
 	unsent bool
 }
 
-// waitedFor notes whether the other Site waits for this one.
-func (r *run) waitedFor(root mirrorindex.Root, unchanged bool) {
-	was := r.state.root.Confirms && (unchanged || root.Ledger == r.state.root.Ledger)
-	r.awaited = root.Confirms || unchanged && was
+// noteAwaited notes whether the other Site waits for this one.
+func (r *run) noteAwaited(root mirrorindex.Root, unchanged bool) {
+	before := r.state.root.Confirms && (unchanged || root.Ledger == r.state.root.Ledger)
+	r.awaited = root.Confirms || unchanged && before
 	if !r.From.IsZero() || !r.To.IsZero() { // of each day it looks at a part
 		r.awaited = false
 		return
@@ -36,10 +36,10 @@ func (r *run) waitedFor(root mirrorindex.Root, unchanged bool) {
 		if r.isNew = r.awaited && r.state.root.Ledger == "" && !r.part; !r.isNew {
 			r.state.root.Ledger = root.Ledger
 		}
-		r.waits(root)
+		r.noteUnawaited(root)
 	}
 	r.Progress.SetUnawaited(r.state.root.Unawaited)
-	r.sweeps = r.awaited && !was && !r.part
+	r.sweeps = r.awaited && !before && !r.part
 	r.state.root.Confirms = r.awaited && !r.sweeps // until the run has looked at all days: see swept
 }
 
@@ -58,8 +58,8 @@ func (r *run) confirmNothing(ctx context.Context, root mirrorindex.Root) error {
 	return err
 }
 
-// waits notes why the other Site does not wait for this one. A refusal by that Site stands until it has taken something.
-func (r *run) waits(root mirrorindex.Root) {
+// noteUnawaited notes why the other Site does not wait for this one. A refusal by that Site stands until it has taken something.
+func (r *run) noteUnawaited(root mirrorindex.Root) {
 	h := r.Entry.HTTPS
 	shown := h.Token || h.TLS != nil && h.TLS.Certificate
 	switch was := r.state.root.Unawaited; {
@@ -77,8 +77,8 @@ func (r *run) unawaited(why *wire.MirrorUnawaited) {
 	r.Progress.SetUnawaited(why)
 }
 
-// swept notes that the run has said to the other Site what is here of all days: one that ends before, or could not say it, is made again.
-func (r *run) swept() {
+// noteSwept notes that the run has said to the other Site what is here of all days: one that ends before, or could not say it, is made again.
+func (r *run) noteSwept() {
 	if r.sweeps {
 		r.state.root.Confirms = r.awaited && !r.unsent
 	}

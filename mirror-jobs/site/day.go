@@ -41,8 +41,8 @@ type day struct {
 	counted int
 }
 
-// some pulls some days of an instrument that changed.
-func (r *run) some(ctx context.Context, in *instrument, names []wire.Day) error {
+// pullDays pulls some days of an instrument that changed.
+func (r *run) pullDays(ctx context.Context, in *instrument, names []wire.Day) error {
 	if err := r.Pause(ctx); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (r *run) some(ctx context.Context, in *instrument, names []wire.Day) error 
 // bring does what is to be done about some days.
 func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 	for _, d := range days {
-		r.reused(d)
+		r.noteReused(d)
 		r.unlisted(d)
 		r.reverted(d)
 		r.Progress.Compare(d.Same)
@@ -73,7 +73,7 @@ func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 		if r.VerifyOnly {
 			d.left += len(d.Fetch) + len(d.Changes) + len(d.Remove)
 			r.owed += d.left
-			r.verified(d)
+			r.logOwed(d)
 		}
 	}
 	if !r.VerifyOnly {
@@ -92,8 +92,8 @@ func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 	return r.note(ctx, in, days)
 }
 
-// verified names what a run that only verifies finds owed.
-func (r *run) verified(d *day) {
+// logOwed names what a run that only verifies finds owed.
+func (r *run) logOwed(d *day) {
 	var first string
 	var why error
 	if len(d.Fetch)+len(d.Changes)+len(d.Remove) == 0 {
@@ -134,7 +134,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		inPacks := 0
 		looks := r.looksAt(in.name, name)
 		if looks {
-			if missed, inPacks, err = r.missed(ctx, in, name, listed.Records); err != nil {
+			if missed, inPacks, err = r.findLost(ctx, in, name, listed.Records); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -167,7 +167,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		if d.Guest = policy.Day(a.Entries, here[i], r.now); a.Head.More {
 			d.Same += len(here[i])
 		}
-		r.missForGood(d)
+		r.countMissing(d)
 		days = append(days, d)
 	}
 	for _, q := range questions[len(answers):] {
@@ -191,7 +191,7 @@ func (r *run) follow(ctx context.Context, d *day) error {
 		if err := r.ask(ctx, d, c); err != nil {
 			return err
 		}
-		r.told(d.in, c)
+		r.logAsked(d.in, c)
 	}
 	for _, i := range d.Supersede {
 		e := &d.lines[i]
@@ -229,8 +229,8 @@ func (r *run) followRemovals(ctx context.Context, d *day) error {
 // isHeld says whether an instrument is under legal hold: the archivist refuses retractions and purges.
 func (r *run) isHeld(in *instrument) bool { return r.Registry().Instruments[in.guest].LegalHold }
 
-// told logs a change that the archivist is asked for.
-func (r *run) told(in *instrument, c plan.Change) {
+// logAsked logs a change that the archivist is asked for.
+func (r *run) logAsked(in *instrument, c plan.Change) {
 	r.Logger.Info("asking the archivist to apply a decision of the other Site", "instrument", in.guest, "object", c.Record.ID, "action", c.Action, "reason", c.Reason)
 }
 
@@ -249,11 +249,11 @@ func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
 		if r.part && d.counted == 0 || d.waits > 0 { // what waits is noted once it is asked for
 			continue
 		}
-		is := noted{asked: d.asked, counted: d.counted}
+		entry := noted{asked: d.asked, counted: d.counted}
 		if d.left+d.Withheld+d.asked+d.held+d.Later+d.again == 0 {
-			is.tag = d.tag
+			entry.tag = d.tag
 		}
-		addNoted(months, d.day, is)
+		addNoted(months, d.day, entry)
 	}
 	return r.keepNoted(ctx, in, months)
 }

@@ -59,7 +59,7 @@ func (r *run) fetch(ctx context.Context, days []*day) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return f.settle(parent)
+	return f.recheckRefused(parent)
 }
 
 // fetching is what the fetches of some days share.
@@ -80,8 +80,8 @@ type refused struct {
 	why    error
 }
 
-// ended counts an object that is here, or is not. An error ends the run.
-func (f *fetching) ended(d *day, i int, moving *push.Moving, err error) error {
+// noteEnd counts an object that is here, or is not. An error ends the run.
+func (f *fetching) noteEnd(d *day, i int, moving *push.Moving, err error) error {
 	e := &d.lines[i]
 	var gone *https.RefusedError
 	var differs *folder.DigestError
@@ -102,23 +102,23 @@ func (f *fetching) ended(d *day, i int, moving *push.Moving, err error) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lacks(d, i, moving, err)
+	f.countOwed(d, i, moving, err)
 	if full != nil {
 		f.full = full
 	}
 	return nil
 }
 
-// lacks counts an object that is owed.
-func (f *fetching) lacks(d *day, i int, moving *push.Moving, why error) {
+// countOwed counts an object that is owed.
+func (f *fetching) countOwed(d *day, i int, moving *push.Moving, why error) {
 	moving.End(false)
 	d.left++
 	f.owes(d.in.name, d.lines[i].Path, why)
 }
 
-// settle looks again at the lists of days with objects that the other side did not give. Objects that are listed otherwise by now,
+// recheckRefused looks again at the lists of days with objects that the other side did not give. Objects that are listed otherwise by now,
 // because a newer version came meanwhile or they were retracted, are not owed: the next run does what is listed then.
-func (f *fetching) settle(ctx context.Context) error {
+func (f *fetching) recheckRefused(ctx context.Context) error {
 	listings := map[*day]plan.Listing{}
 	for _, o := range f.refused {
 		if _, known := listings[o.day]; known {
@@ -139,7 +139,7 @@ func (f *fetching) settle(ctx context.Context) error {
 			continue
 		}
 		f.log.Add(slog.LevelError, "objects are not mirrored", "instrument", o.day.in.name, "path", e.Path, "error", o.why)
-		f.lacks(o.day, o.line, o.moving, o.why)
+		f.countOwed(o.day, o.line, o.moving, o.why)
 	}
 	return nil
 }
@@ -158,7 +158,7 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 		for _, i := range part.Missing {
 			key := keyOf(d.in.name, d.lines[i].ID)
 			if _, twice := open[key]; twice { // a bundle has one object of an ID
-				if err := f.ended(d, i, f.Progress.Begin(d.lines[i].Size), f.absent(d, i)); err != nil {
+				if err := f.noteEnd(d, i, f.Progress.Begin(d.lines[i].Size), f.absent(d, i)); err != nil {
 					return err
 				}
 				continue
@@ -187,7 +187,7 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 		delete(open, key)
 		sending.Go(func() error {
 			defer f.memory.Release(size)
-			return f.ended(at.day, at.line, moving, f.gateways.Put(sendCtx, f.object(at.day, at.line, gateway.Bytes(data))))
+			return f.noteEnd(at.day, at.line, moving, f.gateways.Put(sendCtx, f.object(at.day, at.line, gateway.Bytes(data))))
 		})
 		return nil
 	})
@@ -198,7 +198,7 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 		return problemOf(err)
 	}
 	for _, at := range open { // the other side cannot give them now
-		if err := f.ended(at.day, at.line, f.Progress.Begin(at.day.lines[at.line].Size), f.absent(at.day, at.line)); err != nil {
+		if err := f.noteEnd(at.day, at.line, f.Progress.Begin(at.day.lines[at.line].Size), f.absent(at.day, at.line)); err != nil {
 			return err
 		}
 	}
@@ -232,9 +232,9 @@ func (f *fetching) large(ctx context.Context, d *day, i int) error {
 	needs := max(0, e.Size-held)
 	moving := f.Progress.Begin(e.Size)
 	if err := f.disk.take(ctx, needs); err != nil {
-		return f.ended(d, i, moving, err)
+		return f.noteEnd(d, i, moving, err)
 	}
-	left, err := f.through(ctx, place, d, i, moving)
+	left, err := f.sendLarge(ctx, place, d, i, moving)
 	if left {
 		f.disk.giveBack(needs, 0)
 	} else {
@@ -243,13 +243,13 @@ func (f *fetching) large(ctx context.Context, d *day, i int) error {
 	return err
 }
 
-// through puts a large object together in scratch, and sends it from there. Parts of it are left there where the other side does
+// sendLarge puts a large object together in scratch, and sends it from there. Parts of it are left there where the other side does
 // not give the rest.
-func (f *fetching) through(ctx context.Context, place string, d *day, i int, moving *push.Moving) (left bool, err error) {
+func (f *fetching) sendLarge(ctx context.Context, place string, d *day, i int, moving *push.Moving) (left bool, err error) {
 	e := &d.lines[i]
 	l, err := f.Scratch.Large(place, e)
 	if errors.Is(err, folder.ErrPath) {
-		return false, f.ended(d, i, moving, err)
+		return false, f.noteEnd(d, i, moving, err)
 	}
 	if err != nil {
 		return true, fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
@@ -266,7 +266,7 @@ func (f *fetching) through(ctx context.Context, place string, d *day, i int, mov
 		var disk *fs.PathError
 		switch {
 		case errors.As(err, &refused):
-			return true, f.ended(d, i, moving, err)
+			return true, f.noteEnd(d, i, moving, err)
 		case errors.As(err, &disk):
 			return true, fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
 		default:
@@ -274,11 +274,11 @@ func (f *fetching) through(ctx context.Context, place string, d *day, i int, mov
 		}
 	}
 	if err := l.Finish(); err != nil {
-		return false, f.ended(d, i, moving, err)
+		return false, f.noteEnd(d, i, moving, err)
 	}
 	err = f.gateways.Put(ctx, f.object(d, i, func() (io.ReadCloser, error) { return f.Scratch.OpenObject(place, e) }))
 	_, notRemoved := f.Scratch.Remove(place, e, nil)
-	return false, f.ended(d, i, moving, errors.Join(err, notRemoved))
+	return false, f.noteEnd(d, i, moving, errors.Join(err, notRemoved))
 }
 
 // scratchOf is where an object is put together: versions of one path are there at a time.

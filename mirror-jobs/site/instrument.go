@@ -132,9 +132,9 @@ func (r *run) addHeld(ctx context.Context, in *instrument, known *plan.Known) er
 		known.Days = map[wire.Day]plan.KnownDay{}
 	}
 	for _, d := range days {
-		is := known.Days[d.Day]
-		is.Objects = d.Entries
-		known.Days[d.Day] = is
+		entry := known.Days[d.Day]
+		entry.Objects = d.Entries
+		known.Days[d.Day] = entry
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (r *run) days(ctx context.Context, in *instrument, lines []mirrorindex.Days
 		}
 	}
 	for some := range slices.Chunk(days, daysAtOnce) {
-		if err := r.some(ctx, in, some); err != nil {
+		if err := r.pullDays(ctx, in, some); err != nil {
 			return nil, err
 		}
 	}

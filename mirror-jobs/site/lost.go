@@ -90,8 +90,8 @@ func (r *run) inside(records []*wire.Record) []*wire.Record {
 	})
 }
 
-// missed finds what the store lost of a day that is listed here, as lostOf, and logs it.
-func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records []*wire.Record) (lost map[string]bool, packed int, err error) {
+// findLost finds what the store lost of a day that is listed here, as lostOf, and logs it.
+func (r *run) findLost(ctx context.Context, in *instrument, day wire.Day, records []*wire.Record) (lost map[string]bool, packed int, err error) {
 	lost, packed, err = r.lostOf(ctx, r.inside(records))
 	if err != nil {
 		return nil, 0, err
@@ -114,8 +114,8 @@ func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records 
 	return lost, packed, nil
 }
 
-// missForGood counts what was lost here of a day and comes again, and what does not: of that the other Site has nothing to give any more.
-func (r *run) missForGood(d *day) {
+// countMissing counts what was lost here of a day and comes again, and what does not: of that the other Site has nothing to give any more.
+func (r *run) countMissing(d *day) {
 	r.again += len(d.Again)
 	if d.missing = len(d.Missing); d.missing == 0 {
 		return

@@ -28,8 +28,8 @@ func offeredIn(root mirrorindex.Root) func(name string) bool {
 	return func(name string) bool { return listed[name] }
 }
 
-// unchanged is a run that finds the root as the last one left it: only what was absent then may be closed by now.
-func (r *run) unchanged(ctx context.Context) error {
+// endUnchanged is a run that finds the root as the last one left it: only what was absent then may be closed by now.
+func (r *run) endUnchanged(ctx context.Context) error {
 	if !slices.Contains(slices.Collect(maps.Values(r.state.root.Missing)), missingAbsent) {
 		if err := r.keepClock(ctx); err != nil {
 			return err
@@ -37,7 +37,7 @@ func (r *run) unchanged(ctx context.Context) error {
 		if err := r.confirmRun(ctx); err != nil {
 			return err
 		}
-		return r.ends()
+		return r.endError()
 	}
 	err := r.findMissing(ctx, func(name string) bool { return r.state.root.Missing[name] == "" }, r.now)
 	if err == nil {
@@ -56,7 +56,7 @@ func (r *run) unchanged(ctx context.Context) error {
 	if err := r.confirmRun(ctx); err != nil {
 		return err
 	}
-	return r.ends()
+	return r.endError()
 }
 
 // findMissing finds the instruments that stand here and that the other Site does not offer, and acts upon those that are new, if

@@ -37,14 +37,14 @@ type removalDay struct {
 
 // add has the retractions and purges of a day wait.
 func (m *removal) add(d *day) {
-	is := removalDay{in: d.in, day: d.day, asked: d.asked, gone: d.Gone, found: len(d.Remove)}
+	entry := removalDay{in: d.in, day: d.day, asked: d.asked, gone: d.Gone, found: len(d.Remove)}
 	for _, c := range d.Remove[:min(len(d.Remove), maxWaiting-m.waiting)] {
 		record := &wire.Record{ID: c.Record.ID, ReceivedAt: c.Record.ReceivedAt}
-		is.changes = append(is.changes, plan.Change{Action: c.Action, Record: record, Reason: sayable(c.Reason), RetractedAt: c.RetractedAt})
+		entry.changes = append(entry.changes, plan.Change{Action: c.Action, Record: record, Reason: sayable(c.Reason), RetractedAt: c.RetractedAt})
 	}
 	m.found += len(d.Remove)
-	m.waiting += len(is.changes)
-	m.days = append(m.days, is)
+	m.waiting += len(entry.changes)
+	m.days = append(m.days, entry)
 }
 
 // remove asks the archivist for what waits, if it is not too much.
@@ -79,11 +79,11 @@ func (r *run) remove(ctx context.Context) error {
 		if seen[d.in][month] == nil {
 			seen[d.in][month] = map[string]noted{}
 		}
-		is := noted{asked: d.asked}
+		entry := noted{asked: d.asked}
 		if r.stop == nil {
-			is.counted = d.gone + len(d.changes)
+			entry.counted = d.gone + len(d.changes)
 		}
-		seen[d.in][month][string(d.day)] = is
+		seen[d.in][month][string(d.day)] = entry
 	}
 	for in, months := range seen {
 		if err := r.keepNoted(ctx, in, months); err != nil {
@@ -142,7 +142,7 @@ func (r *run) hide(ctx context.Context, in *instrument, c plan.Change) error {
 	if err := r.announcer.change(ctx, in.guest, c); err != nil {
 		return err
 	}
-	r.told(in, c)
+	r.logAsked(in, c)
 	r.Progress.Remove(1)
 	return nil
 }

@@ -183,9 +183,9 @@ func (r *run) do(ctx context.Context) error {
 		return problemOf(err)
 	}
 	r.checkClock(root.Now)
-	r.waitedFor(root, unchanged)
+	r.noteAwaited(root, unchanged)
 	if unchanged { // the root does not list absent instruments, even if they are declared again and closed
-		return r.unchanged(ctx)
+		return r.endUnchanged(ctx)
 	}
 	if root.Site != r.origin {
 		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: fmt.Errorf(
@@ -222,7 +222,7 @@ func (r *run) do(ctx context.Context) error {
 			return fmt.Errorf("scratch: %w", err)
 		}
 	}
-	r.swept()
+	r.noteSwept()
 	if err := errors.Join(r.lookAgain(ctx), r.loseUnlisted(ctx)); err != nil {
 		return errors.Join(err, r.keep(ctx, ""))
 	}
@@ -235,7 +235,7 @@ func (r *run) do(ctx context.Context) error {
 	if err := r.confirmRun(ctx); err != nil {
 		return err
 	}
-	return r.ends()
+	return r.endError()
 }
 
 // root asks for the root of the other Site, if it is another than before.
@@ -246,8 +246,8 @@ func (r *run) root(ctx context.Context) (root mirrorindex.Root, etag string, unc
 	return r.Source.Root(ctx, etag)
 }
 
-// ends is the error of a run that did all it could; nil if nothing is left.
-func (r *run) ends() error {
+// endError is the error of a run that did all it could; nil if nothing is left.
+func (r *run) endError() error {
 	var stops []error
 	if r.stop != nil {
 		stops = append(stops, r.stop)
@@ -256,16 +256,16 @@ func (r *run) ends() error {
 		stops = append(stops, r.vanished)
 	}
 	if len(stops) > 0 {
-		return &push.Problem{Reason: wire.MirrorReasonSafetyStop, Err: errors.Join(append(stops, r.leaves())...)}
+		return &push.Problem{Reason: wire.MirrorReasonSafetyStop, Err: errors.Join(append(stops, r.owedError())...)}
 	}
 	if err := r.contradiction(); err != nil {
-		return &push.Problem{Reason: wire.MirrorReasonProtocol, Answered: true, Err: errors.Join(err, r.leaves())}
+		return &push.Problem{Reason: wire.MirrorReasonProtocol, Answered: true, Err: errors.Join(err, r.owedError())}
 	}
-	return r.leaves()
+	return r.owedError()
 }
 
-// leaves is the error of a run that could not do everything; nil where it could.
-func (r *run) leaves() error {
+// owedError is the error of a run that could not do everything; nil where it could.
+func (r *run) owedError() error {
 	var err error
 	reason := r.owedFor
 	switch {

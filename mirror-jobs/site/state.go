@@ -175,7 +175,7 @@ func (s *state) removed(ctx context.Context) (plan.Removed, error) {
 
 // countRemoved counts some more, or forgets all that was counted.
 func (s *state) countRemoved(ctx context.Context, count func(plan.Removed) plan.Removed) error {
-	return change(ctx, s, removedPart, func(is *removedState) { is.Days = count(is.Days) })
+	return change(ctx, s, removedPart, func(stored *removedState) { stored.Days = count(stored.Days) })
 }
 
 // change changes a record of the cursors, which another run may change at the same time.
@@ -220,26 +220,26 @@ func (s *state) note(ctx context.Context, instrument, month string, days map[str
 	if err != nil {
 		return 0, err
 	}
-	for day, is := range days {
-		if is.counted > 0 {
-			all.Counted[day] = is.counted
+	for day, entry := range days {
+		if entry.counted > 0 {
+			all.Counted[day] = entry.counted
 		}
 		if countOnly {
 			continue
 		}
-		if is.tag != "" {
-			all.Tags[day] = is.tag
+		if entry.tag != "" {
+			all.Tags[day] = entry.tag
 		} else { // a forced run may know less of it than the one before
 			delete(all.Tags, day)
 		}
 		since, before := all.Asked[day]
 		switch {
-		case is.asked == 0:
+		case entry.asked == 0:
 			delete(all.Asked, day)
 		case !before:
 			all.Asked[day] = now.UTC()
 		case now.Sub(since) > archivistPatience:
-			overdue += is.asked
+			overdue += entry.asked
 		}
 	}
 	return overdue, s.setTags(ctx, part, all)

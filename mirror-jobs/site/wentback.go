@@ -24,15 +24,15 @@ func (r *run) beginWentBack() {
 	r.Progress.SetWentBack(r.state.root.WentBack)
 }
 
-// wentBack notes a sign that the other Site went back.
-func (r *run) wentBack(note func(*wire.MirrorWentBack)) {
-	is := wire.MirrorWentBack{Since: r.now.UTC().Truncate(time.Second)}
-	if was := r.state.root.WentBack; was != nil {
-		is = *was
+// noteWentBack notes a sign that the other Site went back.
+func (r *run) noteWentBack(note func(*wire.MirrorWentBack)) {
+	signs := wire.MirrorWentBack{Since: r.now.UTC().Truncate(time.Second)}
+	if before := r.state.root.WentBack; before != nil {
+		signs = *before
 	}
-	note(&is)
-	r.state.root.WentBack = &is
-	r.Progress.SetWentBack(&is)
+	note(&signs)
+	r.state.root.WentBack = &signs
+	r.Progress.SetWentBack(&signs)
 }
 
 // checkClock reports what is wrong with the clock of the other Site. Times of receipt are kept as that Site says them.
@@ -54,8 +54,8 @@ func (r *run) keepClock(ctx context.Context) error {
 	return r.state.keepRoot(ctx)
 }
 
-// reused notes the objects of a day that have IDs of other ones.
-func (r *run) reused(d *day) {
+// noteReused notes the objects of a day that have IDs of other ones.
+func (r *run) noteReused(d *day) {
 	key := d.in.name + "/" + string(d.day) + "/reused"
 	before, known := r.state.root.Vanished[key]
 	if len(d.Reused) == 0 && known && !d.partial { // they are here
@@ -68,7 +68,7 @@ func (r *run) reused(d *day) {
 	first := &d.lines[d.Reused[0]]
 	r.Logger.Error("the other Site uses the IDs of objects that are here for other bytes: it was installed again under its code, or restored from an older backup. Both are kept",
 		"instrument", d.in.name, "day", d.day, "objects", len(d.Reused), "path", first.Path, "id", first.ID)
-	r.wentBack(func(w *wire.MirrorWentBack) {
+	r.noteWentBack(func(w *wire.MirrorWentBack) {
 		w.Objects += int64(len(d.Reused) - before)
 		w.Instrument, w.Path = d.in.name, first.Path
 	})
@@ -86,7 +86,7 @@ func (r *run) reverted(d *day) {
 	r.Logger.Error("the other Site no longer lists retractions or purges that it had listed: it was restored from an older backup. "+
 		"They stand here, and substorm archive restore publishes an object that was retracted",
 		"instrument", d.in.name, "day", d.day, "objects", d.Kept)
-	r.wentBack(func(w *wire.MirrorWentBack) { w.Retracted, w.Instrument = w.Retracted+int64(d.Kept-before), d.in.name })
+	r.noteWentBack(func(w *wire.MirrorWentBack) { w.Retracted, w.Instrument = w.Retracted+int64(d.Kept-before), d.in.name })
 }
 
 // maxVanished bounds of how many days and months it is noted how much is not listed any more: they are in one entry of a bucket.
@@ -108,7 +108,7 @@ func (r *run) unlisted(d *day) {
 	r.state.root.Vanished[key] = n
 	r.Logger.Error("the other Site no longer lists objects of a day that are here: it was installed again under its code, or restored from an older backup. What is here stays",
 		"instrument", d.in.name, "day", d.day, "objects", n, "path", first.Path)
-	r.wentBack(func(w *wire.MirrorWentBack) {
+	r.noteWentBack(func(w *wire.MirrorWentBack) {
 		w.Unlisted += int64(n - before)
 		w.Instrument = d.in.name
 		if w.Objects == 0 {
@@ -146,6 +146,6 @@ func (r *run) vanishedDays(ctx context.Context, in *instrument, lines []mirrorin
 	r.state.root.Vanished[key] = len(days)
 	r.Logger.Error("the other Site no longer lists days of which objects are here: it was installed again under its code, or restored from an older backup. What is here stays",
 		"instrument", in.name, "days", len(days), "first", days[0].Day)
-	r.wentBack(func(w *wire.MirrorWentBack) { w.Days, w.Instrument = w.Days+int64(len(days)-before), in.name })
+	r.noteWentBack(func(w *wire.MirrorWentBack) { w.Days, w.Instrument = w.Days+int64(len(days)-before), in.name })
 	return nil
 }

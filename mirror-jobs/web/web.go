@@ -98,7 +98,7 @@ func New(cfg Config) (*Source, error) {
 
 // Walk implements tree.Source.
 func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error {
-	if err := s.obey(ctx); err != nil {
+	if err := s.readRobots(ctx); err != nil {
 		return wholeProblem(err)
 	}
 	w := &walk{Source: s, folders: s.cfg.Limits.FoldersOf(s.cfg.URL.Redacted()), log: summary.New(s.cfg.Logger)}
@@ -110,7 +110,7 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 		at := w.unread[len(w.unread)-1]
 		w.unread = w.unread[:len(w.unread)-1]
 		w.folders.Remove(0, tree.Size(at))
-		if !s.may(at, true) {
+		if !s.isAllowed(at, true) {
 			w.log.Add(slog.LevelWarn, "robots.txt asks not to read folders; skipping them", "path", at)
 			continue
 		}
@@ -122,7 +122,7 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 		if err == nil && at == "" && len(found) == 0 {
 			err = errNothing
 		}
-		if err != nil && (at == "" || s.ofAll(err)) {
+		if err != nil && (at == "" || s.isServerWide(err)) {
 			return wholeProblem(err)
 		}
 		if err != nil {
@@ -153,13 +153,13 @@ type walk struct {
 
 // sort returns the files that the links of a folder lead to, and notes the folders.
 func (w *walk) sort(at string, found []link) tree.Folder {
-	is := tree.Folder{Path: at}
+	folder := tree.Folder{Path: at}
 	for _, l := range found {
 		name := path.Join(at, l.Name)
 		var refusal error
 		switch {
 		case wire.CheckSentName(name) != nil:
-			is.BadNames = append(is.BadNames, name)
+			folder.BadNames = append(folder.BadNames, name)
 		case l.Folder:
 			if refusal = w.cfg.Limits.CheckDepth(name); refusal == nil {
 				refusal = w.folders.Add(1, tree.Size(name))
@@ -167,16 +167,16 @@ func (w *walk) sort(at string, found []link) tree.Folder {
 			if refusal == nil {
 				w.unread = append(w.unread, name)
 			}
-		case !w.may(name, false):
+		case !w.isAllowed(name, false):
 			w.log.Add(slog.LevelWarn, "robots.txt asks not to read some files; skipping them", "path", name)
 		default:
-			is.Files = append(is.Files, plan.File{Path: name, Size: -1, Mark: l.Mark})
+			folder.Files = append(folder.Files, plan.File{Path: name, Size: -1, Mark: l.Mark})
 		}
 		if refusal != nil {
 			w.refused.Add(refusal)
 		}
 	}
-	return is
+	return folder
 }
 
 // errNothing: the page of the folder that is pulled names nothing, as one of a captive portal does.
@@ -191,14 +191,14 @@ func failing(err error) bool {
 	return errors.Is(err, https.ErrBroken) || errors.As(err, &refused) && refused.Status >= 500
 }
 
-// ofAll says whether an error of a file or a folder, nil for none, is about all of the server.
-func (s *Source) ofAll(err error) bool {
+// isServerWide says whether an error of a file or a folder, nil for none, is about all of the server.
+func (s *Source) isServerWide(err error) bool {
 	var refused *https.RefusedError
-	is := errors.As(err, &refused)
-	if err != nil && !is && !errors.Is(err, https.ErrBroken) && !errors.Is(err, errNoPage) && !errors.Is(err, errAnswer) && !errors.Is(err, errForbidden) && !errors.Is(err, tree.ErrTooLarge) {
+	isRefused := errors.As(err, &refused)
+	if err != nil && !isRefused && !errors.Is(err, https.ErrBroken) && !errors.Is(err, errNoPage) && !errors.Is(err, errAnswer) && !errors.Is(err, errForbidden) && !errors.Is(err, tree.ErrTooLarge) {
 		return true // of the network, or ours
 	}
-	if is && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusTooManyRequests) {
+	if isRefused && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusTooManyRequests) {
 		return true
 	}
 	s.mu.Lock()
@@ -211,8 +211,8 @@ func (s *Source) ofAll(err error) bool {
 	return s.failed >= maxFailed
 }
 
-// obey reads robots.txt. If there is none, all is allowed; if the server fails, nothing is (RFC 9309, 2.3.1).
-func (s *Source) obey(ctx context.Context) error {
+// readRobots reads robots.txt. If there is none, all is allowed; if the server fails, nothing is (RFC 9309, 2.3.1).
+func (s *Source) readRobots(ctx context.Context) error {
 	var data *robotstxt.RobotsData
 	err := s.cfg.Root.Get(ctx, "/robots.txt", nil, func(answer *http.Response) error {
 		text, err := io.ReadAll(io.LimitReader(answer.Body, maxRobots))
@@ -232,8 +232,8 @@ func (s *Source) obey(ctx context.Context) error {
 	return nil
 }
 
-// may says whether robots.txt allows a path.
-func (s *Source) may(name string, folder bool) bool {
+// isAllowed says whether robots.txt allows a path.
+func (s *Source) isAllowed(name string, folder bool) bool {
 	if s.robots == nil {
 		return true
 	}
@@ -255,8 +255,8 @@ func (s *Source) follow(to *url.URL) error {
 	return fmt.Errorf("%w %s", errForbidden, to.Redacted())
 }
 
-// polite waits as long as robots.txt asks for between two requests.
-func (s *Source) polite(ctx context.Context) error {
+// awaitDelay waits as long as robots.txt asks for between two requests.
+func (s *Source) awaitDelay(ctx context.Context) error {
 	if s.robots == nil || s.robots.CrawlDelay <= 0 {
 		return nil
 	}
@@ -272,7 +272,7 @@ func (s *Source) polite(ctx context.Context) error {
 
 // page returns the links of a folder's.
 func (s *Source) page(ctx context.Context, at string) (found []link, err error) {
-	if err := s.polite(ctx); err != nil {
+	if err := s.awaitDelay(ctx); err != nil {
 		return nil, err
 	}
 	where := "/"
@@ -305,7 +305,7 @@ func (s *Source) Fetch(ctx context.Context, files []tree.Wanted, take func(int, 
 			switch {
 			case taken != nil:
 				return taken
-			case s.ofAll(err):
+			case s.isServerWide(err):
 				if disk := (*fs.PathError)(nil); errors.As(err, &disk) {
 					return err
 				}
@@ -322,7 +322,7 @@ func (s *Source) Fetch(ctx context.Context, files []tree.Wanted, take func(int, 
 
 // file asks for one, and gives it to take.
 func (s *Source) file(ctx context.Context, w *tree.Wanted, take func(tree.Got) error) error {
-	if err := s.polite(ctx); err != nil {
+	if err := s.awaitDelay(ctx); err != nil {
 		return err
 	}
 	header := map[string]string{}
@@ -376,16 +376,16 @@ func isPage(name, mediaType string, begin []byte) bool {
 // seen is what tells whether the file of an answer changes. A file that changed just now may change again within the minute
 // that an index page shows: then the server is asked.
 func seen(w *tree.Wanted, answer *http.Response) tree.Seen {
-	is := tree.Seen{Mark: short(w.Mark), ETag: short(answer.Header.Get("ETag")), Modified: short(answer.Header.Get("Last-Modified"))}
+	validators := tree.Seen{Mark: short(w.Mark), ETag: short(answer.Header.Get("ETag")), Modified: short(answer.Header.Get("Last-Modified"))}
 	if answer.StatusCode == http.StatusNotModified {
-		is.ETag, is.Modified = w.Seen.ETag, w.Seen.Modified
+		validators.ETag, validators.Modified = w.Seen.ETag, w.Seen.Modified
 	}
-	modified, err := http.ParseTime(is.Modified)
+	modified, err := http.ParseTime(validators.Modified)
 	now, nowErr := http.ParseTime(answer.Header.Get("Date"))
 	if err != nil || nowErr != nil || now.Sub(modified) < settled {
-		is.Mark = ""
+		validators.Mark = ""
 	}
-	return is
+	return validators
 }
 
 // short is a validator that is kept; empty where it is too long for that.

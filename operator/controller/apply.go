@@ -82,7 +82,7 @@ func (r *applier) applyObject(ctx context.Context, owner client.Object, o worklo
 	if err != nil {
 		return nil, fmt.Errorf("encode %s %s: %w", o.Kind, key.NamespacedName, err)
 	}
-	if stands, err := r.stands(ctx, owner, key, want); stands || err != nil {
+	if stands, err := r.isApplied(ctx, owner, key, want); stands || err != nil {
 		return nil, err
 	}
 	ours, err := r.isOurs(ctx, owner, key)
@@ -93,7 +93,7 @@ func (r *applier) applyObject(ctx context.Context, owner client.Object, o worklo
 		return new(notOurs(o.Kind, o.Name)), nil
 	}
 	err = r.client.Apply(ctx, o.Apply, client.FieldOwner(workload.FieldOwner), client.ForceOwnership)
-	if refused(err) {
+	if isRefused(err) {
 		return new(plan.ApplyFailed(o.Kind, o.Name, err.Error())), fmt.Errorf("apply %s %s: %w", o.Kind, key.NamespacedName, err)
 	}
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *applier) remove(ctx context.Context, owner client.Object, objects []wor
 	return nil
 }
 
-func refused(err error) bool {
+func isRefused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsConflict(err)
 }
 
@@ -197,7 +197,7 @@ func (r *applier) applySecret(ctx context.Context, owner client.Object, current 
 		}
 	}
 	err := r.client.Apply(ctx, secret, client.FieldOwner(workload.FieldOwner), client.ForceOwnership)
-	if refused(err) {
+	if isRefused(err) {
 		return new(plan.ApplyFailed("Secret", *secret.Name, err.Error())), err
 	}
 	return nil, err

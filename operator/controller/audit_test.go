@@ -42,11 +42,11 @@ func TestWhoExplainsAFeed(t *testing.T) {
 		all["comes"] = &v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Name: "comes"}}
 		delete(all, "goes")
 	})
-	names := before.concerning(after)
+	names := before.changedInstruments(after)
 	if diff := cmp.Diff([]string{"access", "begins", "comes", "entry", "goes", "labels"}, names); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if names := before.concerning(nil); names != nil {
+	if names := before.changedInstruments(nil); names != nil {
 		t.Errorf("of a Site that could not be judged: %q", names)
 	}
 
@@ -54,7 +54,7 @@ func TestWhoExplainsAFeed(t *testing.T) {
 	for name, want := range map[string]bool{"labels": true, "port": false} {
 		is := &touched{}
 		is.add(site, touch{names: map[string]bool{name: true}})
-		if got := is.explains(site, append(names, "feed")); got != want {
+		if got := is.hasEvent(site, append(names, "feed")); got != want {
 			t.Errorf("an event of %s explains what was found: %v", name, got)
 		}
 	}

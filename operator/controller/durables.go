@@ -20,18 +20,18 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// durable makes or changes one durable, and notes how far it has come.
-func (b *busKeeper) durable(ctx context.Context, d bus.Durable) error {
+// keepDurable makes or changes one durable, and notes how far it has come.
+func (b *busKeeper) keepDurable(ctx context.Context, d bus.Durable) error {
 	consumer, _ := wire.ParseConsumerDurable(d.Name)
-	info, err := b.changing(d, func(d bus.Durable) (*jetstream.ConsumerInfo, error) { return b.ensureDurable(ctx, consumer, d) })
+	info, err := b.changeAsPlanned(d, func(d bus.Durable) (*jetstream.ConsumerInfo, error) { return b.ensureDurable(ctx, consumer, d) })
 	if problem, refused := refusedBy(err); refused {
-		b.worse(consumer, plan.StreamRefused(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), problem))
+		b.noteWorst(consumer, plan.StreamRefused(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), problem))
 		return nil
 	}
 	if err != nil || info == nil {
 		return err
 	}
-	b.worse(consumer, finding.Finding{Status: "True", Reason: v1alpha1.ReasonReady, Message: "its durables stand"})
+	b.noteWorst(consumer, finding.Finding{Status: "True", Reason: v1alpha1.ReasonReady, Message: "its durables stand"})
 	if info.AckFloor.Stream == 0 {
 		return nil
 	}
@@ -52,8 +52,8 @@ func (b *busKeeper) position(d bus.Durable, token string) {
 	b.found.positions[consumer].Streams[d.Stream] = token
 }
 
-// worse keeps the worst finding for a consumer.
-func (b *busKeeper) worse(consumer string, f finding.Finding) {
+// noteWorst keeps the worst finding for a consumer.
+func (b *busKeeper) noteWorst(consumer string, f finding.Finding) {
 	if was, known := b.found.durables[consumer]; !known || was.OK() {
 		b.found.durables[consumer] = f
 	}
@@ -82,14 +82,14 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d bus.Du
 		return b.makeDurable(ctx, d)
 	}
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return b.succeed(ctx, consumer, d)
+		return b.replaceDurable(ctx, consumer, d)
 	}
 	if err != nil {
 		return nil, err
 	}
 	info, is := existing.CachedInfo(), existing.CachedInfo().Config
 	if !sameDurable(is, d) {
-		info, err = b.widening(ctx, d, filters(is), func() (*jetstream.ConsumerInfo, error) {
+		info, err = b.guardWidening(ctx, d, filters(is), func() (*jetstream.ConsumerInfo, error) {
 			changed, err := b.js.UpdateConsumer(ctx, d.Stream, durableConfig(is, d))
 			if err != nil {
 				return nil, err
@@ -104,8 +104,8 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d bus.Du
 	return info, err
 }
 
-// succeed creates a durable that continues from the position of the consumer's durables of earlier credentials, and removes those.
-func (b *busKeeper) succeed(ctx context.Context, consumer string, d bus.Durable) (*jetstream.ConsumerInfo, error) {
+// replaceDurable creates a durable that continues from the position of the consumer's durables of earlier credentials, and removes those.
+func (b *busKeeper) replaceDurable(ctx context.Context, consumer string, d bus.Durable) (*jetstream.ConsumerInfo, error) {
 	s, err := b.js.Stream(ctx, d.Stream)
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (b *busKeeper) makeDurable(ctx context.Context, d bus.Durable, seen ...wire
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
 		cfg.Metadata[wire.ConsumerMetadataAfter] = strconv.FormatUint(after, 10)
 	}
-	return b.widening(ctx, d, nil, func() (*jetstream.ConsumerInfo, error) {
+	return b.guardWidening(ctx, d, nil, func() (*jetstream.ConsumerInfo, error) {
 		made, err := b.js.CreateConsumer(ctx, d.Stream, cfg)
 		if err != nil {
 			return nil, err
@@ -227,8 +227,8 @@ func (b *busKeeper) sweep(ctx context.Context, p bus.Plan) error {
 	return errors.Join(append(errs, names.Err())...)
 }
 
-// leave removes the streams of Feeds that are being deleted, and notes the result for each.
-func (b *busKeeper) leave(ctx context.Context, feeds []string) error {
+// removeFeedStreams removes the streams of Feeds that are being deleted, and notes the result for each.
+func (b *busKeeper) removeFeedStreams(ctx context.Context, feeds []string) error {
 	var errs []error
 	b.swept.leaving = map[string]finding.Finding{}
 	for _, feed := range feeds {

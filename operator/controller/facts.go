@@ -318,17 +318,17 @@ func (f *facts) setRegistry(state observed.RegistryState, complete *wire.Registr
 func (f *facts) changeRegistry(change entries.Change, now time.Time) {
 	f.mu.Lock()
 	is := f.registry
-	changed(is.Entries, change.Put, change.Delete, func(e wire.InstrumentEntry) string { return e.Instrument })
-	changed(is.Feeds, change.PutFeeds, change.DeleteFeeds, func(e wire.FeedEntry) string { return e.Feed })
-	changed(is.Consumers, change.PutConsumers, change.DeleteConsumers, func(e wire.ConsumerEntry) string { return e.Consumer })
-	changed(is.Readers, change.PutReaders, change.DeleteReaders, func(e wire.ReaderEntry) string { return e.Reader })
-	changed(is.Mirrors, change.PutMirrors, change.DeleteMirrors, func(e wire.MirrorEntry) string { return e.Partner })
-	changed(is.Closed, change.PutClosed, change.DeleteClosed, func(e wire.ClosedEntry) string { return e.Instrument })
+	applyEntries(is.Entries, change.Put, change.Delete, func(e wire.InstrumentEntry) string { return e.Instrument })
+	applyEntries(is.Feeds, change.PutFeeds, change.DeleteFeeds, func(e wire.FeedEntry) string { return e.Feed })
+	applyEntries(is.Consumers, change.PutConsumers, change.DeleteConsumers, func(e wire.ConsumerEntry) string { return e.Consumer })
+	applyEntries(is.Readers, change.PutReaders, change.DeleteReaders, func(e wire.ReaderEntry) string { return e.Reader })
+	applyEntries(is.Mirrors, change.PutMirrors, change.DeleteMirrors, func(e wire.MirrorEntry) string { return e.Partner })
+	applyEntries(is.Closed, change.PutClosed, change.DeleteClosed, func(e wire.ClosedEntry) string { return e.Instrument })
 	f.mu.Unlock()
 	f.setRegistry(is, change.Complete, now)
 }
 
-func changed[E any](entries map[string]E, put []E, del []string, name func(E) string) {
+func applyEntries[E any](entries map[string]E, put []E, del []string, name func(E) string) {
 	for _, e := range put {
 		entries[name(e)] = e
 	}

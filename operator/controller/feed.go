@@ -39,7 +39,7 @@ func (r *feedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	newest(r.statuses, name, feed, &feed.Status)
+	restoreNewestStatus(r.statuses, name, feed, &feed.Status)
 	key := types.NamespacedName{Namespace: feed.Namespace, Name: feed.Spec.SiteRef.Name}
 	site, err := optional(ctx, r.client, key, &v1alpha1.Site{})
 	if err != nil {
@@ -47,7 +47,7 @@ func (r *feedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	f := r.links.facts(key)
 	if feed.DeletionTimestamp != nil {
-		return r.leave(ctx, name, feed, site, f)
+		return r.reconcileDeletion(ctx, name, feed, site, f)
 	}
 	if finding.Unreadable(feed) != "" {
 		return ctrl.Result{}, nil // objects that were made for it stay as they are
@@ -80,8 +80,8 @@ func (r *feedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// leave looks after a Feed that is being deleted.
-func (r *feedReconciler) leave(ctx context.Context, name resource, feed *v1alpha1.Feed, site *v1alpha1.Site, f *facts) (ctrl.Result, error) {
+// reconcileDeletion looks after a Feed that is being deleted.
+func (r *feedReconciler) reconcileDeletion(ctx context.Context, name resource, feed *v1alpha1.Feed, site *v1alpha1.Site, f *facts) (ctrl.Result, error) {
 	_, bus, _, _ := f.snapshot()
 	view := plan.FeedDeletionView{DeletionClock: plan.DeletionClock{Now: r.links.now(), Begun: f.begun, Limit: r.deletionLimit},
 		Feed: feed, Site: site, Bus: bus, Removed: f.removed(feed.Name)}

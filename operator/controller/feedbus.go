@@ -53,7 +53,7 @@ func (l *link) keepFeeds(ctx context.Context) {
 			continue
 		}
 		look, cancel := context.WithTimeout(ctx, lookTimeout)
-		made, err := l.lookAtFeeds(look, js, *p)
+		made, err := l.applyBusPlan(look, js, *p)
 		if !made && (l.now().Sub(counted) >= countEvery || !l.facts.allCounted(*p)) {
 			counted = l.now()
 			err = errors.Join(err, l.countFeeds(look, js, *p))
@@ -76,13 +76,13 @@ type looked struct {
 	closed map[string]string
 }
 
-// lookAtFeeds creates and changes what is planned, and removes what no Feed or consumer has any more. A refusal by JetStream is a finding,
+// applyBusPlan creates and changes what is planned, and removes what no Feed or consumer has any more. A refusal by JetStream is a finding,
 // and so is a missing answer: the other objects do not wait for it. Errors are what could not be determined. Made: a stream is new, and has
 // not sourced yet what it will hold.
-func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p bus.Plan) (made bool, err error) {
+func (l *link) applyBusPlan(ctx context.Context, js jetstream.JetStream, p bus.Plan) (made bool, err error) {
 	b := &busKeeper{link: l, js: js, epochs: map[string]string{}, silent: map[string]bool{}, several: map[string]bool{},
 		found: busFound{streams: map[string]accept.StreamFound{}, durables: map[string]finding.Finding{}, positions: map[string]wire.PositionCursor{}}}
-	errs := []error{b.readPositions(ctx), b.streams(ctx, p.Streams), b.durables(ctx, p.Durables)}
+	errs := []error{b.readPositions(ctx), b.keepStreams(ctx, p.Streams), b.keepDurables(ctx, p.Durables)}
 	if ctx.Err() != nil {
 		return b.made, errors.Join(append(errs, ctx.Err())...)
 	}
@@ -99,20 +99,20 @@ func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p bus.Pl
 	for _, name := range consumers {
 		l.consumerFound(name)
 	}
-	errs = append(errs, b.keepPositions(ctx, p), b.sweep(ctx, p), b.leave(ctx, p.Leaving))
+	errs = append(errs, b.keepPositions(ctx, p), b.sweep(ctx, p), b.removeFeedStreams(ctx, p.Leaving))
 	for _, name := range l.facts.setSwept(b.swept) {
 		l.feedFound(name)
 	}
 	return b.made, errors.Join(append(errs, l.forgetReports(ctx, js, p))...)
 }
 
-// streams looks at all that are planned.
-func (b *busKeeper) streams(ctx context.Context, all []bus.OwnStream) error {
+// keepStreams looks at all that are planned.
+func (b *busKeeper) keepStreams(ctx context.Context, all []bus.OwnStream) error {
 	var errs []error
 	for _, i := range b.silentLast(len(all), func(i int) string { return all[i].Name }) {
 		s := all[i]
 		call, cancel := context.WithTimeout(ctx, objectTimeout)
-		err := b.stream(call, s)
+		err := b.keepStream(call, s)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			continue
@@ -124,15 +124,15 @@ func (b *busKeeper) streams(ctx context.Context, all []bus.OwnStream) error {
 	return errors.Join(errs...)
 }
 
-// durables checks all that are planned. Those of streams that do not answer do not answer either.
-func (b *busKeeper) durables(ctx context.Context, all []bus.Durable) error {
+// keepDurables checks all that are planned. Those of streams that do not answer do not answer either.
+func (b *busKeeper) keepDurables(ctx context.Context, all []bus.Durable) error {
 	var errs []error
 	named := func(i int) string { return all[i].Stream + "/" + all[i].Name }
 	for _, i := range b.silentLast(len(all), named) {
 		d, err := all[i], errSilent
 		if !b.silent[d.Stream] {
 			call, cancel := context.WithTimeout(ctx, objectTimeout)
-			err = b.durable(call, d)
+			err = b.keepDurable(call, d)
 			cancel()
 		}
 		if err == nil || ctx.Err() != nil {
@@ -140,7 +140,7 @@ func (b *busKeeper) durables(ctx context.Context, all []bus.Durable) error {
 		}
 		consumer, _ := wire.ParseConsumerDurable(d.Name)
 		b.silent[named(i)] = true
-		b.worse(consumer, plan.StreamSilent(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), err))
+		b.noteWorst(consumer, plan.StreamSilent(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), err))
 		if was := b.facts.positionOf(consumer); was.UID == d.UID && was.Streams[d.Stream] != "" {
 			b.position(d, was.Streams[d.Stream])
 		}
@@ -208,7 +208,7 @@ func refusedBy(err error) (string, bool) {
 	return "", false
 }
 
-func (b *busKeeper) stream(ctx context.Context, s bus.OwnStream) error {
+func (b *busKeeper) keepStream(ctx context.Context, s bus.OwnStream) error {
 	found := accept.StreamFound{Storage: s.Storage}
 	existing, err := b.js.Stream(ctx, s.Name)
 	switch {
@@ -253,7 +253,7 @@ func (b *busKeeper) changeStream(ctx context.Context, info *jetstream.StreamInfo
 	if err != nil || reflect.DeepEqual(cfg, info.Config) {
 		return err
 	}
-	if err := b.continued(ctx, info, cfg.Sources); err != nil {
+	if err := b.continueSources(ctx, info, cfg.Sources); err != nil {
 		return err
 	}
 	_, err = b.js.UpdateStream(ctx, cfg)

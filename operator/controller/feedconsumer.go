@@ -55,7 +55,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if finding.Unreadable(consumer) != "" { // objects that were made for it stay as they are
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, r.links.now(), secretOfUser{bus.ConsumerSecretName(consumer), bus.ConsumerUserName(consumer)})
 	}
-	newest(r.statuses, name, consumer, &consumer.Status)
+	restoreNewestStatus(r.statuses, name, consumer, &consumer.Status)
 	feed, err := optional(ctx, r.client, types.NamespacedName{Namespace: consumer.Namespace, Name: consumer.Spec.FeedRef.Name}, &v1alpha1.Feed{})
 	if err != nil {
 		return ctrl.Result{}, err

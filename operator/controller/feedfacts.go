@@ -102,22 +102,22 @@ func (f *facts) judgeFeeds(in entries.Input) (feeds, consumers []string) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	feeds, consumers = differ(f.feeds.feeds, nextFeeds), differ(f.feeds.consumers, nextConsumers)
+	feeds, consumers = differingKeys(f.feeds.feeds, nextFeeds), differingKeys(f.feeds.consumers, nextConsumers)
 	f.feeds.feeds, f.feeds.consumers = nextFeeds, nextConsumers
 	maps.DeleteFunc(f.waiting[kindFeedConsumer], func(name string, _ bool) bool { _, stays := nextConsumers[name]; return !stays })
 	return feeds, consumers
 }
 
-// differ returns the keys whose values are not the same in two maps.
-func differ[V any](was, is map[string]V) []string {
+// differingKeys returns the keys whose values are not the same in two maps.
+func differingKeys[V any](before, after map[string]V) []string {
 	var names []string
-	for name, v := range is {
-		if old, known := was[name]; !known || !reflect.DeepEqual(old, v) {
+	for name, v := range after {
+		if old, known := before[name]; !known || !reflect.DeepEqual(old, v) {
 			names = append(names, name)
 		}
 	}
-	for name := range was {
-		if _, stays := is[name]; !stays {
+	for name := range before {
+		if _, stays := after[name]; !stays {
 			names = append(names, name)
 		}
 	}
@@ -179,8 +179,8 @@ func (f *facts) positionOf(consumer string) wire.PositionCursor {
 func (f *facts) setFound(found busFound) (streams, consumers []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	streams = differ(f.feeds.found.streams, found.streams)
-	consumers = differ(f.feeds.found.durables, found.durables)
+	streams = differingKeys(f.feeds.found.streams, found.streams)
+	consumers = differingKeys(f.feeds.found.durables, found.durables)
 	f.feeds.found = found
 	return streams, consumers
 }
@@ -189,7 +189,7 @@ func (f *facts) setFound(found busFound) (streams, consumers []string) {
 func (f *facts) setSwept(is swept) (feeds []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	feeds = differ(f.feeds.swept.leaving, is.leaving)
+	feeds = differingKeys(f.feeds.swept.leaving, is.leaving)
 	f.feeds.swept = is
 	return feeds
 }

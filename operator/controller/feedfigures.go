@@ -107,16 +107,16 @@ func countStream(ctx context.Context, js jetstream.JetStream, s bus.FeedSelectio
 	cfg := jetstream.ConsumerConfig{FilterSubjects: s.Subjects, AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: countKept}
 	var sizes sample
-	if f.Messages, f.First, err = look(ctx, stream, cfg, &sizes); err != nil || f.Messages == 0 {
+	if f.Messages, f.First, err = countPending(ctx, stream, cfg, &sizes); err != nil || f.Messages == 0 {
 		return f, err
 	}
 	cfg.DeliverPolicy = jetstream.DeliverLastPolicy
-	if _, f.Last, err = look(ctx, stream, cfg, nil); err != nil {
+	if _, f.Last, err = countPending(ctx, stream, cfg, nil); err != nil {
 		return f, err
 	}
 	since := now.Add(-time.Minute)
 	cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
-	if f.PerMinute, _, err = look(ctx, stream, cfg, &sizes); err != nil {
+	if f.PerMinute, _, err = countPending(ctx, stream, cfg, &sizes); err != nil {
 		return f, err
 	}
 	if f.EstimatedBytes != nil {
@@ -139,9 +139,9 @@ func (s sample) of(messages int64) int64 {
 	return int64(float64(s.bytes) / float64(s.messages) * float64(messages))
 }
 
-// look returns how many messages a consumer has before it, and the first of them. The sizes of the first few are added to sizes, unless it
+// countPending returns how many messages a consumer has before it, and the first of them. The sizes of the first few are added to sizes, unless it
 // is nil.
-func look(ctx context.Context, stream jetstream.Stream, cfg jetstream.ConsumerConfig, sizes *sample) (int64, *v1alpha1.FeedPosition, error) {
+func countPending(ctx context.Context, stream jetstream.Stream, cfg jetstream.ConsumerConfig, sizes *sample) (int64, *v1alpha1.FeedPosition, error) {
 	consumer, err := stream.CreateConsumer(ctx, cfg)
 	if err != nil {
 		return 0, nil, err

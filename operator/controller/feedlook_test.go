@@ -73,7 +73,7 @@ func TestSilentStream(t *testing.T) {
 	l.facts.feeds.found.positions = map[string]wire.PositionCursor{"c": {UID: "c", Streams: map[string]string{wire.ObservationStream("hub"): at}}}
 
 	js := deaf(t, server, "$JS.API.STREAM.INFO.CONS_hub_a", "$JS.API.CONSUMER.INFO.OBS_hub.c_c")
-	_, err = l.lookAtFeeds(t.Context(), js, p)
+	_, err = l.applyBusPlan(t.Context(), js, p)
 	if err == nil || !strings.Contains(err.Error(), "CONS_hub_a") || !strings.Contains(err.Error(), "durable c_c of stream OBS_hub") {
 		t.Errorf("error %v", err)
 	}
@@ -105,7 +105,7 @@ func TestSilentStream(t *testing.T) {
 	if first := (&busKeeper{link: l}).silentLast(2, func(i int) string { return p.Streams[i].Name }); !cmp.Equal(first, []int{1, 0}) {
 		t.Errorf("asked in the order %v", first)
 	}
-	if _, err := l.lookAtFeeds(t.Context(), server.JetStream(t), p); err != nil {
+	if _, err := l.applyBusPlan(t.Context(), server.JetStream(t), p); err != nil {
 		t.Error(err)
 	}
 	for name, f := range l.facts.feeds.found.durables {

@@ -49,7 +49,7 @@ func (r *serverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if finding.Unreadable(server) != "" { // objects that were made for it stay as they are
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, server, r.links.now(), user)
 	}
-	newest(r.statuses, name, server, &server.Status)
+	restoreNewestStatus(r.statuses, name, server, &server.Status)
 	view, err := r.read(ctx, server)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -58,14 +58,14 @@ func (r *serverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, server, view.Now, user)
 	}
 	// How many pods there are decides how few there may be.
-	if err := r.found(ctx, &view); err != nil {
+	if err := r.readObjects(ctx, &view); err != nil {
 		return ctrl.Result{}, err
 	}
 	if view.Scaling.Ceiling, err = r.spaces.ceiling(ctx, view.SpacePool()); err != nil {
 		return ctrl.Result{}, err
 	}
-	failed := r.bring(ctx, &view)
-	if err := r.found(ctx, &view); err != nil {
+	failed := r.applyObjects(ctx, &view)
+	if err := r.readObjects(ctx, &view); err != nil {
 		return ctrl.Result{}, errors.Join(failed, err)
 	}
 	r.scalers.note(kindFeedServer, req.NamespacedName, view.Scale())
@@ -107,9 +107,9 @@ func (r *serverReconciler) read(ctx context.Context, server *v1alpha1.FeedServer
 	return view, err
 }
 
-// bring brings the FeedServer's objects into their planned state. Without its Site there are none: there is nothing to serve. While the
+// applyObjects brings the FeedServer's objects into their planned state. Without its Site there are none: there is nothing to serve. While the
 // Site is not accepted they stay as they are.
-func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView) error {
+func (r *serverReconciler) applyObjects(ctx context.Context, view *plan.FeedServerView) error {
 	server := view.Server
 	program := &siteProgram{SiteProgram: workload.FeedServerOf(view.Site, server), owner: server, site: view.Site, view: &view.SiteProgramView, notOurs: plan.ServerObjectNotOurs}
 	if view.Site == nil {
@@ -131,8 +131,8 @@ func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView)
 	return err
 }
 
-// found reads the state of the FeedServer's objects.
-func (r *serverReconciler) found(ctx context.Context, view *plan.FeedServerView) error {
+// readObjects reads the state of the FeedServer's objects.
+func (r *serverReconciler) readObjects(ctx context.Context, view *plan.FeedServerView) error {
 	program := &siteProgram{SiteProgram: workload.FeedServerOf(view.Site, view.Server), owner: view.Server, view: &view.SiteProgramView}
 	services, err := servicesOf(ctx, r.client, view.Server)
 	view.Services = services

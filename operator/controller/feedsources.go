@@ -34,10 +34,10 @@ func sources(stand []*jetstream.StreamSource, wanted []bus.StreamSource) []*jets
 	return all
 }
 
-// continued has the sources of a Feed's stream continue from the position of the source for all instruments, if a selection by name follows
+// continueSources has the sources of a Feed's stream continue from the position of the source for all instruments, if a selection by name follows
 // it. In the other direction, the stream is to have all data of some instruments, so the new source begins at the beginning: messages that
 // arrive a second time are older than the window in which JetStream drops duplicates.
-func (b *busKeeper) continued(ctx context.Context, info *jetstream.StreamInfo, sources []*jetstream.StreamSource) error {
+func (b *busKeeper) continueSources(ctx context.Context, info *jetstream.StreamInfo, sources []*jetstream.StreamSource) error {
 	code := b.want.marker.Code
 	for base, subjects := range map[string]string{wire.ObservationStream(code): wire.ObservationSubjects(code), wire.NoticeStream(code): wire.NoticeSubjects(code)} {
 		_, wereWild := sourcesOfSite(info.Config.Sources, code, base)

@@ -49,7 +49,7 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if finding.Unreadable(gateway) != "" {
 		return r.keepPool(ctx, name, gateway) // objects that were made for it stay as they are
 	}
-	newest(r.statuses, name, gateway, &gateway.Status)
+	restoreNewestStatus(r.statuses, name, gateway, &gateway.Status)
 	view, err := r.read(ctx, gateway)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -114,7 +114,7 @@ func (r *gatewayReconciler) keepPool(ctx context.Context, name resource, gateway
 	if err := r.keep(ctx, &view); err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.statuses.kept(name, view.Credentials, view.Now), nil
+	return r.statuses.noteExpiry(name, view.Credentials, view.Now), nil
 }
 
 // read reads everything except the state of the pool's own objects.

@@ -50,7 +50,7 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 		}
 		return ctrl.Result{}, nil
 	}
-	newest(r.statuses, name, inst, &inst.Status)
+	restoreNewestStatus(r.statuses, name, inst, &inst.Status)
 	verdict, entry, judged := f.verdict(inst)
 	if !judged {
 		return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one

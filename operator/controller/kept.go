@@ -39,7 +39,7 @@ func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, ow
 	if err != nil || key == nil {
 		return had, err
 	}
-	creds, is, err := key.again(claims, current, owner.GetAnnotations()[v1alpha1.AnnotationRotateCredentials], now)
+	creds, is, err := key.renewCredentials(claims, current, owner.GetAnnotations()[v1alpha1.AnnotationRotateCredentials], now)
 	if err != nil || creds == nil {
 		return had, err
 	}
@@ -65,7 +65,7 @@ func (r *applier) keepUnreadable(ctx context.Context, secrets *secretReader, sta
 			return ctrl.Result{}, err
 		}
 	}
-	return statuses.kept(name, firstToExpire(all...), now), nil
+	return statuses.noteExpiry(name, firstToExpire(all...), now), nil
 }
 
 // secretOfUser is the Secret that holds the credentials of a user, who has a name.
@@ -94,8 +94,8 @@ func (r *applier) keyOf(ctx context.Context, secrets *secretReader, namespace st
 	return nil, nil
 }
 
-// again re-signs a token whose credentials are due, with the permissions that it has. The file is nil if the Secret's stays.
-func (k accountKey) again(claims *jwt.UserClaims, current *corev1.Secret, rotate string, now time.Time) ([]byte, *bus.Credentials, error) {
+// renewCredentials re-signs a token whose credentials are due, with the permissions that it has. The file is nil if the Secret's stays.
+func (k accountKey) renewCredentials(claims *jwt.UserClaims, current *corev1.Secret, rotate string, now time.Time) ([]byte, *bus.Credentials, error) {
 	had := issued(current)
 	action := bus.JetStreamUser{}.Action(had, had.Permissions, rotate, now)
 	return k.issue(action, claims, had.Permissions, bus.CredentialsLifetime, current, now)

@@ -81,8 +81,8 @@ func (l *link) run(ctx context.Context) {
 	all.Wait()
 }
 
-// found stores the result of a try, unless the link is over.
-func (l *link) found(ctx context.Context, which func(*plan.Backends) **finding.Finding, f finding.Finding) {
+// noteBackend stores the result of a try, unless the link is over.
+func (l *link) noteBackend(ctx context.Context, which func(*plan.Backends) **finding.Finding, f finding.Finding) {
 	if ctx.Err() == nil && l.facts.setBackend(which, &f) {
 		if !f.OK() {
 			l.log.Warn("a backend has a problem", "reason", f.Reason, "message", f.Message)
@@ -93,12 +93,12 @@ func (l *link) found(ctx context.Context, which func(*plan.Backends) **finding.F
 
 func (l *link) keepObjectStore(ctx context.Context) {
 	if l.want.store == nil {
-		l.amiss(ctx, theObjectStore, l.want.storeAmiss)
+		l.setBackend(ctx, theObjectStore, l.want.storeAmiss)
 		return
 	}
 	store, err := objectstore.Open(*l.want.store)
 	if err != nil {
-		l.found(ctx, theObjectStore, no(v1alpha1.ReasonRefused, err.Error()))
+		l.noteBackend(ctx, theObjectStore, no(v1alpha1.ReasonRefused, err.Error()))
 		return
 	}
 	var f finding.Finding
@@ -107,7 +107,7 @@ func (l *link) keepObjectStore(ctx context.Context) {
 		try, cancel := context.WithTimeout(ctx, tryTimeout)
 		f = tryObjectStore(try, store, l.want, probes.due(f, time.Now()))
 		cancel()
-		l.found(ctx, theObjectStore, f)
+		l.noteBackend(ctx, theObjectStore, f)
 		pause(ctx, f, nil)
 	}
 }
@@ -136,7 +136,7 @@ func (p *probes) due(found finding.Finding, now time.Time) bool {
 	return true
 }
 
-func (l *link) amiss(ctx context.Context, which func(*plan.Backends) **finding.Finding, f *finding.Finding) {
+func (l *link) setBackend(ctx context.Context, which func(*plan.Backends) **finding.Finding, f *finding.Finding) {
 	if ctx.Err() == nil && l.facts.setBackend(which, f) {
 		l.changed()
 	}
@@ -159,20 +159,20 @@ func pause(ctx context.Context, f finding.Finding, sign <-chan nats.Status) {
 
 func (l *link) keepJetStream(ctx context.Context) {
 	if l.want.jetStream == nil {
-		l.amiss(ctx, theJetStream, l.want.jetStreamAmiss)
+		l.setBackend(ctx, theJetStream, l.want.jetStreamAmiss)
 		return
 	}
 	cfg := *l.want.jetStream
 	cfg.Logger = l.log
 	nc, err := stream.Connect(ctx, cfg)
 	if err != nil {
-		l.found(ctx, theJetStream, no(v1alpha1.ReasonRefused, err.Error()))
+		l.noteBackend(ctx, theJetStream, no(v1alpha1.ReasonRefused, err.Error()))
 		return
 	}
 	defer nc.Close()
 	js, err := jetstream.New(nc)
 	if err != nil {
-		l.found(ctx, theJetStream, no(v1alpha1.ReasonRefused, err.Error()))
+		l.noteBackend(ctx, theJetStream, no(v1alpha1.ReasonRefused, err.Error()))
 		return
 	}
 	if l.want.leaves != nil {
@@ -184,7 +184,7 @@ func (l *link) keepJetStream(ctx context.Context) {
 	var session *session
 	for ctx.Err() == nil {
 		f := l.tryJetStream(ctx, nc, js, &session)
-		l.found(ctx, theJetStream, f)
+		l.noteBackend(ctx, theJetStream, f)
 		pause(ctx, f, signs)
 	}
 	session.end()
@@ -211,7 +211,7 @@ func (l *link) tryJetStream(ctx context.Context, nc *nats.Conn, js jetstream.Jet
 	made, err := tryJetStream(try, js, l.want)
 	l.noteMade(made, err == nil)
 	newRegistry := slices.Contains(made, streamOf(wire.RegistryBucket(l.want.marker.Code)))
-	if err == nil && ((*s).over() || newRegistry || !l.registryStands(try)) {
+	if err == nil && ((*s).isOver() || newRegistry || !l.registryStands(try)) {
 		(*s).end()
 		*s, err = l.begin(ctx, js)
 	}
@@ -261,15 +261,15 @@ func (l *link) tryLeaves(ctx context.Context, js jetstream.JetStream) error {
 // tryCopies maintains the account of leaves, and returns its JetStream; nil if there is none, or if it is not as it should be.
 func (l *link) tryCopies(ctx context.Context, js jetstream.JetStream) jetstream.JetStream {
 	if l.copies == nil {
-		l.amiss(ctx, theLeavesAccount, nil)
+		l.setBackend(ctx, theLeavesAccount, nil)
 		return nil
 	}
 	if err := l.copies.try(ctx, js); err != nil {
 		f := jetStreamProblem(l.want, fmt.Errorf("the account of leaves: %w", err))
-		l.found(ctx, theLeavesAccount, f)
+		l.noteBackend(ctx, theLeavesAccount, f)
 		return nil
 	}
-	l.amiss(ctx, theLeavesAccount, nil)
+	l.setBackend(ctx, theLeavesAccount, nil)
 	return l.copies.js
 }
 
@@ -279,7 +279,7 @@ type session struct {
 	done   chan struct{}
 }
 
-func (s *session) over() bool {
+func (s *session) isOver() bool {
 	if s == nil {
 		return true
 	}

@@ -67,8 +67,8 @@ func (l *links) Start(ctx context.Context) (err error) {
 	return err
 }
 
-// at returns the entry of a Site; a new one if there is none. The caller holds the lock.
-func (l *links) at(key types.NamespacedName) *siteLink {
+// ensureSite returns the entry of a Site; a new one if there is none. The caller holds the lock.
+func (l *links) ensureSite(key types.NamespacedName) *siteLink {
 	s := l.sites[key]
 	if s == nil {
 		s = &siteLink{facts: l.newFacts(key)}
@@ -82,9 +82,9 @@ func (l *links) open(key types.NamespacedName) *facts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sites[key] == nil {
-		l.at(key).forgotten = true // until a reconciliation finds the Site
+		l.ensureSite(key).forgotten = true // until a reconciliation finds the Site
 	}
-	s := l.at(key)
+	s := l.ensureSite(key)
 	s.unnamed = false
 	return s.facts
 }
@@ -183,17 +183,17 @@ func (l *links) known() int {
 	return len(l.sites)
 }
 
-// exists notes that a Site is there, whatever its spec.
-func (l *links) exists(key types.NamespacedName) {
+// noteExists notes that a Site is there, whatever its spec.
+func (l *links) noteExists(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.at(key)
+	s := l.ensureSite(key)
 	s.forgotten, s.unnamed = false, false
 }
 
 // refuse ends the link of a Site that exists and is not accepted.
 func (l *links) refuse(key types.NamespacedName) {
-	l.exists(key)
+	l.noteExists(key)
 	l.disconnect(key)
 }
 
@@ -201,7 +201,7 @@ func (l *links) refuse(key types.NamespacedName) {
 func (l *links) connect(key types.NamespacedName, want wanted) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.at(key)
+	s := l.ensureSite(key)
 	if s.link != nil && s.hash == want.hash {
 		return
 	}

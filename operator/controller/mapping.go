@@ -30,17 +30,17 @@ func (s *setup) siteOfConsumer(ctx context.Context, o client.Object) []reconcile
 	if s.mgr.GetClient().Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name}, &feed) == nil {
 		return []reconcile.Request{request(feed.Namespace, feed.Spec.SiteRef.Name)}
 	}
-	return s.those(ctx, &v1alpha1.SiteList{}, client.InNamespace(o.GetNamespace()))
+	return s.listRequests(ctx, &v1alpha1.SiteList{}, client.InNamespace(o.GetNamespace()))
 }
 
 // consumersOf names the FeedConsumers of a Feed.
 func (s *setup) consumersOf(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.those(ctx, &v1alpha1.FeedConsumerList{}, client.InNamespace(o.GetNamespace()), client.MatchingFields{feedField: o.GetName()})
+	return s.listRequests(ctx, &v1alpha1.FeedConsumerList{}, client.InNamespace(o.GetNamespace()), client.MatchingFields{feedField: o.GetName()})
 }
 
 // everyConsumer names all FeedConsumers of a namespace.
 func (s *setup) everyConsumer(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.those(ctx, &v1alpha1.FeedConsumerList{}, client.InNamespace(o.GetNamespace()))
+	return s.listRequests(ctx, &v1alpha1.FeedConsumerList{}, client.InNamespace(o.GetNamespace()))
 }
 
 // everyConsumerOfServer: a feed server's address is theirs.
@@ -51,8 +51,8 @@ func (s *setup) everyConsumerOfServer(ctx context.Context, o client.Object) []re
 	return s.everyConsumer(ctx, o)
 }
 
-// those names the objects that a list has in the cache.
-func (s *setup) those(ctx context.Context, list client.ObjectList, options ...client.ListOption) (all []reconcile.Request) {
+// listRequests names the objects that a list has in the cache.
+func (s *setup) listRequests(ctx context.Context, list client.ObjectList, options ...client.ListOption) (all []reconcile.Request) {
 	if err := s.mgr.GetClient().List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil
 	}
@@ -138,22 +138,22 @@ func (s *setup) sitesOfCode(ctx context.Context, o client.Object) []reconcile.Re
 
 // everyGateway names all pools: node ports that one gives up become available to another.
 func (s *setup) everyGateway(ctx context.Context, _ client.Object) []reconcile.Request {
-	return s.those(ctx, &v1alpha1.IngestGatewayList{})
+	return s.listRequests(ctx, &v1alpha1.IngestGatewayList{})
 }
 
 // gatewaysOfSite names the pools of a Site.
 func (s *setup) gatewaysOfSite(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.those(ctx, &v1alpha1.IngestGatewayList{}, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.GetName()})
+	return s.listRequests(ctx, &v1alpha1.IngestGatewayList{}, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.GetName()})
 }
 
 // everyServer names all FeedServers of a namespace.
 func (s *setup) everyServer(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.those(ctx, &v1alpha1.FeedServerList{}, client.InNamespace(o.GetNamespace()))
+	return s.listRequests(ctx, &v1alpha1.FeedServerList{}, client.InNamespace(o.GetNamespace()))
 }
 
 // everyMirror names all MirrorPartners of a namespace.
 func (s *setup) everyMirror(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.those(ctx, &v1alpha1.MirrorPartnerList{}, client.InNamespace(o.GetNamespace()))
+	return s.listRequests(ctx, &v1alpha1.MirrorPartnerList{}, client.InNamespace(o.GetNamespace()))
 }
 
 // mirrorOf names the MirrorPartner of a pod or Job.
@@ -166,5 +166,5 @@ func mirrorOf(_ context.Context, o client.Object) []reconcile.Request {
 
 // everyServerOfSite names all FeedServers of the Site of one: each needs the others' addresses.
 func (s *setup) everyServerOfSite(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.those(ctx, &v1alpha1.FeedServerList{}, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.(*v1alpha1.FeedServer).Spec.SiteRef.Name})
+	return s.listRequests(ctx, &v1alpha1.FeedServerList{}, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.(*v1alpha1.FeedServer).Spec.SiteRef.Name})
 }

@@ -31,7 +31,7 @@ func (f *facts) judgeMirrors(in entries.Input) []string {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	names := differ(f.mirrors, next)
+	names := differingKeys(f.mirrors, next)
 	f.mirrors = next
 	maps.DeleteFunc(f.mirrored, func(name string, _ v1alpha1.MirrorPartnerStatus) bool { _, stays := next[name]; return !stays })
 	return names

@@ -47,7 +47,7 @@ func (r *mirrorReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if finding.Unreadable(mirror) != "" { // objects that were made for it stay as they are
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, mirror, r.links.now(), user)
 	}
-	newest(r.statuses, name, mirror, &mirror.Status)
+	restoreNewestStatus(r.statuses, name, mirror, &mirror.Status)
 	if err := r.halt(ctx, mirror); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -61,8 +61,8 @@ func (r *mirrorReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if !judged {
 		return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one
 	}
-	failed := r.bring(ctx, &view)
-	if err := r.found(ctx, &view); err != nil {
+	failed := r.applyObjects(ctx, &view)
+	if err := r.readObjects(ctx, &view); err != nil {
 		return ctrl.Result{}, errors.Join(failed, err)
 	}
 	status, wait := plan.MirrorStatus(view)
@@ -99,9 +99,9 @@ func (r *mirrorReconciler) read(ctx context.Context, mirror *v1alpha1.MirrorPart
 	return view, judged, err
 }
 
-// bring brings the MirrorPartner's objects into their planned state. Without its Site there are none. While it is not accepted they stay as
+// applyObjects brings the MirrorPartner's objects into their planned state. Without its Site there are none. While it is not accepted they stay as
 // they are.
-func (r *mirrorReconciler) bring(ctx context.Context, view *plan.MirrorView) error {
+func (r *mirrorReconciler) applyObjects(ctx context.Context, view *plan.MirrorView) error {
 	mirror := view.Mirror
 	if view.Site == nil {
 		return r.remove(ctx, mirror, workload.MirrorObjects(mirror.Name))
@@ -133,8 +133,8 @@ func (r *mirrorReconciler) halt(ctx context.Context, mirror *v1alpha1.MirrorPart
 	return nil
 }
 
-// found reads the state of the MirrorPartner's objects, and of the Jobs of its runs.
-func (r *mirrorReconciler) found(ctx context.Context, view *plan.MirrorView) error {
+// readObjects reads the state of the MirrorPartner's objects, and of the Jobs of its runs.
+func (r *mirrorReconciler) readObjects(ctx context.Context, view *plan.MirrorView) error {
 	mirror := view.Mirror
 	program := &siteProgram{SiteProgram: workload.MirrorOf(view.Site, mirror), owner: mirror, view: &view.SiteProgramView}
 	if err := r.readProgram(ctx, program); err != nil {

@@ -157,9 +157,9 @@ func (b *busKeeper) withholdInstead(ctx context.Context, s jetstream.Stream, nam
 // errOutdated: the registry does not match the plan in force.
 var errOutdated = errors.New("another operator has written the registry since; reading it first")
 
-// changing creates or changes a durable as the plan in force says now, which may be a newer plan than the one being processed. It does
+// changeAsPlanned creates or changes a durable as the plan in force says now, which may be a newer plan than the one being processed. It does
 // nothing if that plan has no durable of its name.
-func (b *busKeeper) changing(d bus.Durable, do func(bus.Durable) (*jetstream.ConsumerInfo, error)) (*jetstream.ConsumerInfo, error) {
+func (b *busKeeper) changeAsPlanned(d bus.Durable, do func(bus.Durable) (*jetstream.ConsumerInfo, error)) (*jetstream.ConsumerInfo, error) {
 	b.changes.Lock()
 	defer b.changes.Unlock()
 	d, planned := b.facts.busPlan().Durable(d.Stream, d.Name)
@@ -169,9 +169,9 @@ func (b *busKeeper) changing(d bus.Durable, do func(bus.Durable) (*jetstream.Con
 	return do(d)
 }
 
-// widening creates or changes a durable that has some subjects, or does not exist. Another operator may have closed something: the durable
+// guardWidening creates or changes a durable that has some subjects, or does not exist. Another operator may have closed something: the durable
 // gets more subjects only while the registry is as this operator wrote it, and they are removed again if it no longer is afterwards.
-func (b *busKeeper) widening(ctx context.Context, d bus.Durable, has []string, do func() (*jetstream.ConsumerInfo, error)) (*jetstream.ConsumerInfo, error) {
+func (b *busKeeper) guardWidening(ctx context.Context, d bus.Durable, has []string, do func() (*jetstream.ConsumerInfo, error)) (*jetstream.ConsumerInfo, error) {
 	if !bus.Wider(b.want.marker.Code, d.Subjects, has) {
 		return do()
 	}

@@ -81,7 +81,7 @@ const theDurable = "c_client_0a1b2c3d4e"
 
 func (o *operatorOf) looks() error {
 	o.t.Helper()
-	_, err := o.lookAtFeeds(o.t.Context(), o.js, *o.facts.busPlan())
+	_, err := o.applyBusPlan(o.t.Context(), o.js, *o.facts.busPlan())
 	return err
 }
 
@@ -220,7 +220,7 @@ func TestOperatorThatLeadsNoMore(t *testing.T) {
 	third := newOperatorOf(t, server.JetStream(t))
 	b := &busKeeper{link: third.link, js: third.js}
 	d := bus.Durable{Stream: "OBS_hub", Name: theDurable, Subjects: []string{"obs.hub.*.>"}}
-	_, err := b.widening(t.Context(), d, []string{"obs.hub.camera.>"}, func() (*jetstream.ConsumerInfo, error) {
+	_, err := b.guardWidening(t.Context(), d, []string{"obs.hub.camera.>"}, func() (*jetstream.ConsumerInfo, error) {
 		second.must(second.passes([]string{"camera"}, "secret", "secret-2"))
 		c, err := third.js.Consumer(t.Context(), "OBS_hub", theDurable)
 		third.must(err)
@@ -246,7 +246,7 @@ func TestPlanIsReplaced(t *testing.T) {
 	o.must(o.passes([]string{"camera"}))
 	old := *o.facts.busPlan()
 	o.must(o.passes([]string{"camera"}, "secret"))
-	if _, err := o.lookAtFeeds(t.Context(), o.js, old); err != nil {
+	if _, err := o.applyBusPlan(t.Context(), o.js, old); err != nil {
 		t.Fatal(err)
 	}
 	o.gives("obs.hub.camera.>")

@@ -54,7 +54,7 @@ func TestJudgedWithNeighbours(t *testing.T) {
 		maps.Copy(verdicts, accept.Instruments(site, accepted, pools, part, nil))
 		want := accept.Instruments(site, accepted, pools, instruments, nil)
 		if !reflect.DeepEqual(verdicts, want) {
-			t.Fatalf("round %d, seed %d: judged with %v: other verdicts than with all: %v", round, seed, slices.Sorted(maps.Keys(with)), differ(verdicts, want))
+			t.Fatalf("round %d, seed %d: judged with %v: other verdicts than with all: %v", round, seed, slices.Sorted(maps.Keys(with)), differingKeys(verdicts, want))
 		}
 		for i := range part {
 			was.put(part[i].Name, judgedInstrumentOf(&part[i], pools, nil))

@@ -49,7 +49,7 @@ type registryReconciler struct {
 func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	what := r.touched.take(req.NamespacedName)
 	if err := r.judge(ctx, req.NamespacedName, what); err != nil {
-		r.touched.everything(req.NamespacedName)
+		r.touched.addAll(req.NamespacedName)
 		if errors.Is(err, errHeld) && ctx.Err() == nil {
 			r.log.Warn("cannot close Instruments or Feeds yet; retrying", "site", req.String(), "error", err)
 			return ctrl.Result{RequeueAfter: retryEvery}, nil
@@ -89,7 +89,7 @@ func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedNam
 	if err != nil {
 		return err
 	}
-	names := differ(was, f.judgements())
+	names := differingKeys(was, f.judgements())
 	for _, entry := range change.Put {
 		names = append(names, entry.Instrument)
 	}
@@ -107,7 +107,7 @@ func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedNam
 	r.mu.Lock()
 	after := r.judged[site]
 	r.mu.Unlock()
-	if len(names) == 0 || r.eventFollows(ctx, site, slices.Concat(names, before.concerning(after))) {
+	if len(names) == 0 || r.eventFollows(ctx, site, slices.Concat(names, before.changedInstruments(after))) {
 		return nil
 	}
 	r.differences.Add(float64(len(names)))
@@ -119,7 +119,7 @@ func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedNam
 // before the handlers of its event have run, on a busy machine seconds before.
 func (r *registryReconciler) eventFollows(ctx context.Context, site types.NamespacedName, names []string) bool {
 	for end := time.Now().Add(min(eventWait, r.auditEvery)); time.Now().Before(end); {
-		if r.touched.explains(site, names) || !retry.Sleep(ctx, eventPoll) {
+		if r.touched.hasEvent(site, names) || !retry.Sleep(ctx, eventPoll) {
 			return true
 		}
 	}
@@ -197,7 +197,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 		}
 	}
 	r.wake(site, f, in, change)
-	wakeAllOf(&r.wakers.gateways, site.Namespace, f.apartOtherwise(gateways))
+	wakeAllOf(&r.wakers.gateways, site.Namespace, f.updateReplicated(gateways))
 	return change, err
 }
 
@@ -274,7 +274,7 @@ func (r *registryReconciler) write(ctx context.Context, site types.NamespacedNam
 	change := entries.Plan(in, registry, complete, newest)
 	var held error
 	if closing := change.Closes(registry); closing.Any() {
-		if _, err := r.bring(ctx, site, entries.Change{}); err != nil { // who led before opens nothing from now on
+		if _, err := r.writeChange(ctx, site, entries.Change{}); err != nil { // who led before opens nothing from now on
 			return entries.Change{}, err
 		}
 		if err := r.links.narrow(ctx, site); err != nil {
@@ -283,7 +283,7 @@ func (r *registryReconciler) write(ctx context.Context, site types.NamespacedNam
 			change = entries.Plan(in, registry, complete, newest)
 		}
 	}
-	change, err := r.bring(ctx, site, change)
+	change, err := r.writeChange(ctx, site, change)
 	return change, errors.Join(err, held)
 }
 
@@ -293,9 +293,9 @@ func (r *registryReconciler) newest(site types.NamespacedName, view plan.SiteVie
 	return max(view.Site.Status.RegistryRevision, f.newestRevision(), f.reports.newestRevision())
 }
 
-// bring writes a change, and returns the part that was written: nothing while JetStream is away. An operator that leads writes the marker
+// writeChange writes a change, and returns the part that was written: nothing while JetStream is away. An operator that leads writes the marker
 // even if nothing changes: from then on the previous leader can write nothing.
-func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedName, change entries.Change) (entries.Change, error) {
+func (r *registryReconciler) writeChange(ctx context.Context, site types.NamespacedName, change entries.Change) (entries.Change, error) {
 	if change.Complete == nil {
 		_, _, _, stands := r.links.facts(site).snapshot()
 		if stands == nil || stands.Writer == r.links.writer {

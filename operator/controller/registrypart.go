@@ -71,7 +71,7 @@ func (r *registryReconciler) judgeSome(ctx context.Context, site types.Namespace
 		}
 		next[inst.Name], all = is, append(all, inst.Name)
 	}
-	change, err := r.bring(ctx, site, entries.PlanPart(in, all, stands, *complete, r.newest(site, view)))
+	change, err := r.writeChange(ctx, site, entries.PlanPart(in, all, stands, *complete, r.newest(site, view)))
 	if err != nil {
 		return false, err
 	}
@@ -83,31 +83,31 @@ func (r *registryReconciler) judgeSome(ctx context.Context, site types.Namespace
 		changed = append(changed, entry.Instrument)
 	}
 	wakeAllOf(&r.wakers.instruments, site.Namespace, changed)
-	wakeAllOf(&r.wakers.gateways, site.Namespace, f.apartOtherwise(gateways))
+	wakeAllOf(&r.wakers.gateways, site.Namespace, f.updateReplicated(gateways))
 	return true, nil
 }
 
 // readAlike returns whether an Instrument is unchanged for FeedConsumers of Feeds that select it.
-func (is judgedInstrument) readAlike(was judgedInstrument) bool {
-	return is.listed == was.listed && is.receives == was.receives && !is.unreadable && !was.unreadable && reflect.DeepEqual(is.access, was.access)
+func (after judgedInstrument) readAlike(before judgedInstrument) bool {
+	return after.listed == before.listed && after.receives == before.receives && !after.unreadable && !before.unreadable && reflect.DeepEqual(after.access, before.access)
 }
 
 // selectedAlike says whether the Feeds and MirrorPartners of a Site select an Instrument whose labels were others as they did.
-func (r *registryReconciler) selectedAlike(ctx context.Context, site types.NamespacedName, was, is map[string]string) (bool, error) {
-	if maps.Equal(was, is) {
+func (r *registryReconciler) selectedAlike(ctx context.Context, site types.NamespacedName, before, after map[string]string) (bool, error) {
+	if maps.Equal(before, after) {
 		return true, nil
 	}
 	var feeds v1alpha1.FeedList
 	err := r.client.List(ctx, &feeds, client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil || !accept.SelectAlike(feeds.Items, was, is) {
+	if err != nil || !accept.SelectAlike(feeds.Items, before, after) {
 		return false, err
 	}
 	mirrors, err := mirrorsOfSite(ctx, r.client, site)
-	return accept.MirrorsSelectAlike(mirrors, was, is), err
+	return accept.MirrorsSelectAlike(mirrors, before, after), err
 }
 
-// concerning returns the Instruments by which Feeds and FeedConsumers may be judged otherwise than they were.
-func (j *judgedSite) concerning(next *judgedSite) (names []string) {
+// changedInstruments returns the Instruments by which Feeds and FeedConsumers may be judged otherwise than they were.
+func (j *judgedSite) changedInstruments(next *judgedSite) (names []string) {
 	if next == nil {
 		return nil
 	}

@@ -36,8 +36,8 @@ func (f *facts) replicatedOn(pool string) (names []string, judged bool) {
 	return slices.Sorted(maps.Keys(f.replicated.names[pool])), f.judged
 }
 
-// apartOtherwise returns the pools that gained their first such Instrument or lost the last one; at first all.
-func (f *facts) apartOtherwise(pools []v1alpha1.IngestGateway) (changed []string) {
+// updateReplicated returns the pools that gained their first such Instrument or lost the last one; at first all.
+func (f *facts) updateReplicated(pools []v1alpha1.IngestGateway) (changed []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	told := map[string]bool{}

@@ -39,7 +39,7 @@ func (c *copies) resume(ctx context.Context, unheard []bus.Stream) error {
 			continue
 		}
 		c.log.Debug("no messages from a reachable leaf; recreating the source", "stream", s.Name)
-		if err := c.again(try, s); err != nil {
+		if err := c.restartSource(try, s); err != nil {
 			return fmt.Errorf("stream %s: %w", s.Name, err)
 		}
 	}
@@ -48,9 +48,9 @@ func (c *copies) resume(ctx context.Context, unheard []bus.Stream) error {
 
 func stalled(s *jetstream.StreamSourceInfo) bool { return s.Active < 0 || s.Active >= stalledAfter }
 
-// again removes a stream's source and adds it again: JetStream begins with it at once, behind the newest message that came from it. If the
+// restartSource removes a stream's source and adds it again: JetStream begins with it at once, behind the newest message that came from it. If the
 // second half fails, the next try finds a stream that lacks a planned source.
-func (c *copies) again(ctx context.Context, s bus.Stream) error {
+func (c *copies) restartSource(ctx context.Context, s bus.Stream) error {
 	is, err := c.js.Stream(ctx, s.Name)
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ func (s *scalers) Start(ctx context.Context) error {
 			tick.Stop()
 			return nil
 		case <-tick.C:
-			s.look(ctx)
+			s.scalePools(ctx)
 		}
 	}
 }
@@ -94,7 +94,7 @@ type scaled struct {
 	waker          *waker
 }
 
-func (s *scalers) look(ctx context.Context) {
+func (s *scalers) scalePools(ctx context.Context) {
 	pools, err := s.list(ctx)
 	if err != nil {
 		s.log.Warn("pools whose pods report their load cannot be listed", "error", err)
@@ -104,7 +104,7 @@ func (s *scalers) look(ctx context.Context) {
 	for i := range pools {
 		standing[pools[i].resource] = true
 		if err := s.step(ctx, &pools[i]); ctx.Err() == nil {
-			s.tell(pools[i].resource, err)
+			s.logFailure(pools[i].resource, err)
 		}
 	}
 	s.mu.Lock()
@@ -116,8 +116,8 @@ func (s *scalers) look(ctx context.Context) {
 	}
 }
 
-// tell logs why a pool could not be scaled, once: it is tried again each second.
-func (s *scalers) tell(pool resource, err error) {
+// logFailure logs why a pool could not be scaled, once: it is tried again each second.
+func (s *scalers) logFailure(pool resource, err error) {
 	if apierrors.IsConflict(err) {
 		return
 	}

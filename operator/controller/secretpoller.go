@@ -92,7 +92,7 @@ func (p *secretPoller) Start(ctx context.Context) error {
 }
 
 func (p *secretPoller) othersRate() rate.Limit {
-	if p.watch != nil && p.watch.hears() {
+	if p.watch != nil && p.watch.isReliable() {
 		return min(backstopRate, p.rate)
 	}
 	return p.rate
@@ -140,7 +140,7 @@ func (p *secretPoller) poll(ctx context.Context, round secretRound) error {
 			break // ctx is over
 		}
 		asked.Go(func() error {
-			failed.add(p.look(ctx, round, key, use))
+			failed.add(p.checkSecret(ctx, round, key, use))
 			return nil
 		})
 	}
@@ -148,8 +148,8 @@ func (p *secretPoller) poll(ctx context.Context, round secretRound) error {
 	return failed.first()
 }
 
-// look compares a Secret with the version that was read, and wakes those who use it.
-func (p *secretPoller) look(ctx context.Context, round secretRound, key types.NamespacedName, use *secretUsers) error {
+// checkSecret compares a Secret with the version that was read, and wakes those who use it.
+func (p *secretPoller) checkSecret(ctx context.Context, round secretRound, key types.NamespacedName, use *secretUsers) error {
 	is, err := round.version(ctx, key)
 	if err != nil || !p.secrets.differs(key, is) {
 		return err
@@ -158,13 +158,13 @@ func (p *secretPoller) look(ctx context.Context, round secretRound, key types.Na
 		return err
 	}
 	if p.secrets.compare(key, is) {
-		p.tell(use)
+		p.wakeUsers(use)
 	}
 	return nil
 }
 
-// tell wakes those who use a Secret.
-func (p *secretPoller) tell(use *secretUsers) {
+// wakeUsers wakes those who use a Secret.
+func (p *secretPoller) wakeUsers(use *secretUsers) {
 	for _, site := range use.sites {
 		p.wakers.sites.wake(site)
 	}
@@ -204,7 +204,7 @@ func (p *secretPoller) version(ctx context.Context, key types.NamespacedName, op
 	defer cancel()
 	secret := secretMetadata()
 	err := p.reader.Get(ctx, key, secret, opts...)
-	if gone(err) {
+	if isGone(err) {
 		return secretVersion{}, nil
 	}
 	if err != nil {

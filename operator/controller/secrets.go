@@ -58,7 +58,7 @@ func (r *secretReader) get(ctx context.Context, key types.NamespacedName) (*core
 	secret := &corev1.Secret{}
 	if len(validation.IsDNS1123Subdomain(key.Name)) > 0 {
 		secret = nil // a name that no Secret can have, in an object that was stored before names were bounded
-	} else if err := r.reader.Get(ctx, key, secret); gone(err) {
+	} else if err := r.reader.Get(ctx, key, secret); isGone(err) {
 		secret = nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", key, err)
@@ -69,9 +69,9 @@ func (r *secretReader) get(ctx context.Context, key types.NamespacedName) (*core
 	return secret, nil
 }
 
-// gone returns whether the API server has answered that an object does not exist. It does not trust a 404 from elsewhere on the way: a
+// isGone returns whether the API server has answered that an object does not exist. It does not trust a 404 from elsewhere on the way: a
 // Secret that is gone revokes.
-func gone(err error) bool {
+func isGone(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 

@@ -70,8 +70,8 @@ func (w *secretWatch) fails(_ context.Context, _ *toolscache.Reflector, err erro
 	w.log.Info("the watch of Secrets failed; retrying", "error", err)
 }
 
-// hears returns whether the watch can be relied on.
-func (w *secretWatch) hears() bool {
+// isReliable returns whether the watch can be relied on.
+func (w *secretWatch) isReliable() bool {
 	return w.synced.Load() && time.Since(time.Unix(0, w.failed.Load())) > watchDoubt
 }
 
@@ -101,7 +101,7 @@ func (w *secretWatch) start(ctx context.Context) bool {
 func (w *secretWatch) version(ctx context.Context, key types.NamespacedName) (secretVersion, error) {
 	secret := secretMetadata()
 	err := w.cache.Get(ctx, key, secret)
-	if gone(err) {
+	if isGone(err) {
 		return secretVersion{}, nil
 	}
 	return secretVersion{secret.UID, secret.ResourceVersion}, err

@@ -16,16 +16,16 @@ import (
 // minutes, and no longer for a while after it has failed.
 func TestWatchThatFails(t *testing.T) {
 	w := &secretWatch{log: slog.New(slog.DiscardHandler)}
-	if w.hears() {
+	if w.isReliable() {
 		t.Error("it hears before it has begun")
 	}
 	w.synced.Store(true)
 	for _, usual := range []error{io.EOF, fmt.Errorf("watch: %w", io.EOF), apierrors.NewResourceExpired("too old")} {
-		if w.fails(t.Context(), nil, usual); !w.hears() {
+		if w.fails(t.Context(), nil, usual); !w.isReliable() {
 			t.Errorf("after %v: it hears nothing", usual)
 		}
 	}
-	if w.fails(t.Context(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", nil)); w.hears() {
+	if w.fails(t.Context(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", nil)); w.isReliable() {
 		t.Error("the right was taken away, and it hears still")
 	}
 }

@@ -157,7 +157,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	}
 	apply := newApplier(mgr.GetClient(), mgr.GetAPIReader(), time.Now)
 	finalizers := finalizers{mgr.GetClient(), mgr.GetEventRecorder(workload.FieldOwner)}
-	wake.registries.noted = touched.everything
+	wake.registries.noted = touched.addAll
 	differences := prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_registry_audit_differences_total",
 		Help: "What an operator that judged all of a Site anew, without an event, found to be otherwise than it had written it: 0 unless there is a bug."})
 	spaces, err := newSpaces(mgr, wake, cfg.ReadNodes, cfg.Log)
@@ -285,7 +285,7 @@ var madeAnew = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { retu
 
 func (s *setup) registries(r reconcile.Reconciler, t *touched) error {
 	all := func(sites func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
-		return handler.EnqueueRequestsFromMapFunc(t.entirely(sites))
+		return handler.EnqueueRequestsFromMapFunc(t.addAllOf(sites))
 	}
 	return ctrl.NewControllerManagedBy(s.mgr).Named("registry").WithOptions(s.options()).
 		Watches(&v1alpha1.Instrument{}, handler.EnqueueRequestsFromMapFunc(t.byInstrument), builder.WithPredicates(

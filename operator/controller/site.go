@@ -71,11 +71,11 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, err // in the latter case it is gone by now
 	}
 	if finding.Unreadable(view.Site) != "" { // objects that were made for it stay as they are
-		r.links.exists(req.NamespacedName)
+		r.links.noteExists(req.NamespacedName)
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, view.Now,
 			secretOfUser{workload.JetStreamSecret(workload.ArchivistName(view.Site)), bus.ArchivistUserName(view.Site)})
 	}
-	newest(r.statuses, name, view.Site, &view.Site.Status)
+	restoreNewestStatus(r.statuses, name, view.Site, &view.Site.Status)
 	if view.Secrets, err = r.secrets.read(ctx, view.Site.Namespace, siteSecrets(view.Site)); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -87,7 +87,7 @@ func (s *spaces) fails(_ context.Context, _ *toolscache.Reflector, err error) {
 	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
-	s.doubt.failed(time.Now(), apierrors.IsForbidden(err))
+	s.doubt.noteFailure(time.Now(), apierrors.IsForbidden(err))
 	if apierrors.IsForbidden(err) {
 		s.decide()
 	}
@@ -203,7 +203,7 @@ func (s *spaces) of(ctx context.Context, namespace string) (*ceiling.Space, erro
 	if s.cache == nil {
 		return space, nil
 	}
-	if !s.synced.Load() || s.doubt.unread(time.Now()) {
+	if !s.synced.Load() || s.doubt.isUnread(time.Now()) {
 		space.Unread = "the operator cannot read the cluster's nodes: its log says why"
 		return space, nil
 	}

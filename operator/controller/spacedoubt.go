@@ -25,7 +25,7 @@ type nodeDoubt struct {
 	denied bool
 }
 
-func (d *nodeDoubt) failed(now time.Time, denied bool) {
+func (d *nodeDoubt) noteFailure(now time.Time, denied bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if now.Sub(d.last) >= nodesDoubt {
@@ -41,8 +41,8 @@ func (d *nodeDoubt) read() {
 	d.last, d.denied = time.Time{}, false
 }
 
-// unread: it is not known what the nodes have.
-func (d *nodeDoubt) unread(now time.Time) bool {
+// isUnread: it is not known what the nodes have.
+func (d *nodeDoubt) isUnread(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return now.Sub(d.last) < nodesDoubt && (d.denied || d.last.Sub(d.first) >= nodesGrace)

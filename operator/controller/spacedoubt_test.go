@@ -31,13 +31,13 @@ func TestNodeDoubt(t *testing.T) {
 		var d nodeDoubt
 		begun := time.Now()
 		for _, f := range c.failures {
-			d.failed(begun.Add(f.at), f.denied)
+			d.noteFailure(begun.Add(f.at), f.denied)
 		}
-		if is := d.unread(begun.Add(c.at)); is != c.unread {
+		if is := d.isUnread(begun.Add(c.at)); is != c.unread {
 			t.Errorf("%s: unread is %v", name, is)
 		}
 		d.read()
-		if d.unread(begun.Add(c.at)) {
+		if d.isUnread(begun.Add(c.at)) {
 			t.Errorf("%s: unread, and all of it has been read", name)
 		}
 	}

@@ -29,9 +29,9 @@ type applied struct {
 	version string
 }
 
-// stands returns whether this very configuration of an object was applied, and the object still has all of it. After a restart the earlier
+// isApplied returns whether this very configuration of an object was applied, and the object still has all of it. After a restart the earlier
 // configurations are unknown, and so are the fields of them that must be removed: then it returns false for all objects.
-func (r *applier) stands(ctx context.Context, owner client.Object, key ownedObject, want []byte) (bool, error) {
+func (r *applier) isApplied(ctx context.Context, owner client.Object, key ownedObject, want []byte) (bool, error) {
 	r.mu.Lock()
 	last, known := r.applied[key]
 	r.mu.Unlock()

@@ -74,9 +74,9 @@ type planned struct {
 	expiresAt time.Time
 }
 
-// waits returns the part that is kept until the status is written, which may take long for figures: for ten thousand objects and their
+// trimForQueue returns the part that is kept until the status is written, which may take long for figures: for ten thousand objects and their
 // former statuses, more is not needed.
-func (p planned) waits() planned {
+func (p planned) trimForQueue() planned {
 	p.object = &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: p.kind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.object.GetUID(), ResourceVersion: p.object.GetResourceVersion()},
@@ -136,9 +136,9 @@ func newStatusWriter(c client.Client, perSecond, figuresPerSecond float64, log *
 	}
 }
 
-// newest puts the status that was last written in the place of an older one
+// restoreNewestStatus puts the status that was last written in the place of an older one
 // that the cache still shows.
-func newest[S any](w *statusWriter, r resource, obj client.Object, status *S) {
+func restoreNewestStatus[S any](w *statusWriter, r resource, obj client.Object, status *S) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, known := w.last[r]
@@ -160,12 +160,12 @@ func newest[S any](w *statusWriter, r resource, obj client.Object, status *S) {
 func (w *statusWriter) submit(p planned) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.expires(p.resource, p.expiresAt)
+	w.setExpiry(p.resource, p.expiresAt)
 	if equality.Semantic.DeepEqual(p.was, p.is) {
 		w.queue.remove(p.resource)
 		return
 	}
-	next := &pendingStatus{planned: p.waits(), since: w.now()}
+	next := &pendingStatus{planned: p.trimForQueue(), since: w.now()}
 	if was := w.queue.waiting[p.resource]; was != nil {
 		next.retryAt = was.retryAt
 		if was.urgency <= p.urgency { // else it has waited for something else
@@ -182,9 +182,9 @@ func (w *statusWriter) enqueue(p *pendingStatus) {
 	w.ring()
 }
 
-// expires notes when the credentials of a resource expire; zero for none. The caller
+// setExpiry notes when the credentials of a resource expire; zero for none. The caller
 // holds the lock.
-func (w *statusWriter) expires(r resource, at time.Time) {
+func (w *statusWriter) setExpiry(r resource, at time.Time) {
 	if at.IsZero() {
 		delete(w.expiries, r)
 		return
@@ -192,12 +192,12 @@ func (w *statusWriter) expires(r resource, at time.Time) {
 	w.expiries[r] = at
 }
 
-// kept notes when the credentials expire of a resource that cannot be read, whose status
+// noteExpiry notes when the credentials expire of a resource that cannot be read, whose status
 // stays as it is, and returns when to look at them again.
-func (w *statusWriter) kept(r resource, c *bus.Credentials, now time.Time) ctrl.Result {
+func (w *statusWriter) noteExpiry(r resource, c *bus.Credentials, now time.Time) ctrl.Result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.expires(r, expiry(c))
+	w.setExpiry(r, expiry(c))
 	return ctrl.Result{RequeueAfter: c.RenewsIn(now)}
 }
 
@@ -323,7 +323,7 @@ func (w *statusWriter) write(ctx context.Context, p pendingStatus) {
 		w.forget(p.resource)
 	default:
 		w.log.Warn("a status could not be written", "kind", p.kind, "name", p.NamespacedName.String(), "error", err)
-		w.again(p)
+		w.requeue(p)
 	}
 	w.written(p.resource)
 }
@@ -337,8 +337,8 @@ func (w *statusWriter) written(r resource) {
 	w.ring()
 }
 
-// again puts back a failed status, unless a newer one waits.
-func (w *statusWriter) again(p pendingStatus) {
+// requeue puts back a failed status, unless a newer one waits.
+func (w *statusWriter) requeue(p pendingStatus) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.queue.waiting[p.resource] == nil {

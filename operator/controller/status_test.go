@@ -121,13 +121,13 @@ func TestAFailedWriteGivesWayToANewerOne(t *testing.T) {
 	w := writerAt(&now)
 	w.submit(status("camera", plan.UrgencyCondition, 1))
 	failed, _ := w.next()
-	w.again(*failed)
+	w.requeue(*failed)
 	w.written(failed.resource)
 	if taken := w.take(); taken != nil {
 		t.Fatalf("tried again at once: %v", taken)
 	}
 	w.submit(status("camera", plan.UrgencyCondition, 2))
-	w.again(*failed)
+	w.requeue(*failed)
 	now = now.Add(rewriteAfter)
 	if taken := w.take(); !slices.Equal(taken, []string{"camera:2"}) {
 		t.Errorf("written: %v", taken)
@@ -212,7 +212,7 @@ func TestTheCacheMayBeBehind(t *testing.T) {
 	}{{"u", "10", 2}, {"u", "11", 1}, {"u", "12", 1}, {"another", "10", 1}} {
 		inst := &v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{UID: types.UID(c.uid), ResourceVersion: c.version}}
 		inst.Status.ObservedGeneration = 1
-		newest(w, name, inst, &inst.Status)
+		restoreNewestStatus(w, name, inst, &inst.Status)
 		if inst.Status.ObservedGeneration != c.want {
 			t.Errorf("uid %s, version %s: the status of generation %d, not %d", c.uid, c.version, inst.Status.ObservedGeneration, c.want)
 		}

@@ -28,15 +28,15 @@ const (
 // tellLevel keeps a Site's level on feed servers equal to the plan: the status that commands show is updated every ten minutes only. If the
 // Site declared levels before (was) and does not any more, the stored level is removed. tellLevel returns after how long to try again, 0
 // for never; once JetStream is connected, the Site is looked at again.
-func (r *siteReconciler) tellLevel(ctx context.Context, site types.NamespacedName, code string, is *wire.SurgeLevel, was bool) time.Duration {
-	if !r.weathers.untold(site, is, was) {
+func (r *siteReconciler) tellLevel(ctx context.Context, site types.NamespacedName, code string, level *wire.SurgeLevel, declaredBefore bool) time.Duration {
+	if !r.weathers.isUntold(site, level, declaredBefore) {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellLevelIn)
 	defer cancel()
-	switch err := r.links.putLevel(ctx, site, code, is); {
+	switch err := r.links.putLevel(ctx, site, code, level); {
 	case err == nil:
-		r.weathers.tell(site, is)
+		r.weathers.tell(site, level)
 		return 0
 	case errors.Is(err, errNotConnected):
 		return 0
@@ -46,15 +46,15 @@ func (r *siteReconciler) tellLevel(ctx context.Context, site types.NamespacedNam
 	}
 }
 
-// untold returns whether a level differs from the one that was last sent. Nil is sent if the Site declared levels before.
-func (w *weathers) untold(site types.NamespacedName, is *wire.SurgeLevel, was bool) bool {
+// isUntold returns whether a level differs from the one that was last sent. Nil is sent if the Site declared levels before.
+func (w *weathers) isUntold(site types.NamespacedName, level *wire.SurgeLevel, declaredBefore bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	told := w.told[site]
-	if is == nil {
-		return told != nil || was
+	if level == nil {
+		return told != nil || declaredBefore
 	}
-	return !reflect.DeepEqual(told, is)
+	return !reflect.DeepEqual(told, level)
 }
 
 // tell notes the level that was sent.
@@ -98,8 +98,8 @@ func (l *links) jetStream(site types.NamespacedName) jetstream.JetStream {
 
 // levelChanged publishes that the level of a Site is another than before.
 func (a *announcer) levelChanged(p planned) {
-	was, is := surgeStatuses(p)
-	change := plan.SurgeChange(p.code, was, is, p.level, time.Now())
+	before, after := surgeStatuses(p)
+	change := plan.SurgeChange(p.code, before, after, p.level, time.Now())
 	if change == nil {
 		return
 	}

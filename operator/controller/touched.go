@@ -43,7 +43,7 @@ func (t *touched) add(site types.NamespacedName, more touch) {
 	t.sites[site] = is
 }
 
-func (t *touched) everything(site types.NamespacedName) { t.add(site, touch{all: true}) }
+func (t *touched) addAll(site types.NamespacedName) { t.add(site, touch{all: true}) }
 
 func (t *touched) take(site types.NamespacedName) touch {
 	t.mu.Lock()
@@ -53,8 +53,8 @@ func (t *touched) take(site types.NamespacedName) touch {
 	return is
 }
 
-// explains says whether there was an event of all of a Site, or of one of the named ones.
-func (t *touched) explains(site types.NamespacedName, names []string) bool {
+// hasEvent says whether there was an event of all of a Site, or of one of the named ones.
+func (t *touched) hasEvent(site types.NamespacedName, names []string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	is := t.sites[site]
@@ -68,12 +68,12 @@ func (t *touched) byInstrument(_ context.Context, o client.Object) []reconcile.R
 	return []reconcile.Request{{NamespacedName: site}}
 }
 
-// entirely notes all of the Sites that something is about.
-func (t *touched) entirely(sites func(context.Context, client.Object) []reconcile.Request) func(context.Context, client.Object) []reconcile.Request {
+// addAllOf notes all of the Sites that something is about.
+func (t *touched) addAllOf(sites func(context.Context, client.Object) []reconcile.Request) func(context.Context, client.Object) []reconcile.Request {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		all := sites(ctx, o)
 		for _, site := range all {
-			t.everything(site.NamespacedName)
+			t.addAll(site.NamespacedName)
 		}
 		return all
 	}

@@ -177,20 +177,20 @@ func (w *weathers) watch(ctx context.Context, site types.NamespacedName, set *sp
 		case <-ticker.C:
 		}
 		states := set.States()
-		if toldMore(told, states) {
+		if statesDiffer(told, states) {
 			w.wakers.sites.wake(site)
 		}
 		told = states
 	}
 }
 
-// toldMore returns whether sources reported something new, or failed differently.
-func toldMore(was, is []spaceweather.State) bool {
-	if len(was) != len(is) {
+// statesDiffer returns whether sources reported something new, or failed differently.
+func statesDiffer(before, after []spaceweather.State) bool {
+	if len(before) != len(after) {
 		return true
 	}
-	for i := range is {
-		if was[i].Error != is[i].Error || !maps.Equal(was[i].Newest, is[i].Newest) {
+	for i := range after {
+		if before[i].Error != after[i].Error || !maps.Equal(before[i].Newest, after[i].Newest) {
 			return true
 		}
 	}

@@ -31,7 +31,7 @@ func (v InstrumentView) listeners(programmed finding.Finding) []v1alpha1.Listene
 		was := listenerStatus(v.Instrument, listener.Name)
 		c := finding.Conditions{Now: v.Now, Generation: v.Instrument.Generation, Old: was.Conditions}
 		c.Set(v1alpha1.ConditionAccepted, accepted)
-		if !accepted.OK() && !v.stands(listener.Name) {
+		if !accepted.OK() && !v.hasListener(listener.Name) {
 			c.Set(v1alpha1.ConditionProgrammed, finding.Bad(accepted.Reason, accepted.Message))
 		} else {
 			c.Set(v1alpha1.ConditionProgrammed, programmed)
@@ -67,8 +67,8 @@ func (v InstrumentView) listenerAccepted(name string) finding.Finding {
 	}
 }
 
-// stands returns whether a listener is in the entry that gateways read.
-func (v InstrumentView) stands(name string) bool {
+// hasListener returns whether a listener is in the entry that gateways read.
+func (v InstrumentView) hasListener(name string) bool {
 	return v.Entry != nil && slices.ContainsFunc(v.Entry.Listeners, func(l wire.ListenerEntry) bool { return l.Name == name })
 }
 

@@ -198,8 +198,8 @@ func (p poolScale) highestFloor() (replicas int32, level string) {
 	return replicas, level
 }
 
-// because explains what else than spec.replicas decides how many pods there are; empty: nothing does.
-func because(scale autoscale.Scale) string {
+// scaleReason explains what else than spec.replicas decides how many pods there are; empty: nothing does.
+func scaleReason(scale autoscale.Scale) string {
 	if is := scale.Replicas(); is.Replicas != scale.Asked.Replicas {
 		return "; " + is.Why
 	}
@@ -220,12 +220,12 @@ func replicaCount(n autoscale.Count) v1alpha1.ReplicaCount {
 	return v1alpha1.ReplicaCount{Replicas: new(n.Replicas), Message: bounded(n.Why, maxSurgeMessage)}
 }
 
-// rescaled: the planned number of pods changed, or its inputs did. The load in messages is a figure, and so are the ceiling, and the
+// scalingChanged: the planned number of pods changed, or its inputs did. The load in messages is a figure, and so are the ceiling, and the
 // objects left in the spools of pods that are held.
-func rescaled(was, is v1alpha1.AutoscalingStatus) bool {
-	for _, s := range []*v1alpha1.AutoscalingStatus{&was, &is} {
+func scalingChanged(before, after v1alpha1.AutoscalingStatus) bool {
+	for _, s := range []*v1alpha1.AutoscalingStatus{&before, &after} {
 		s.Message, s.Asked.Message, s.Held.Message = "", "", ""
 	}
-	was.Ceiling, is.Ceiling = v1alpha1.ReplicaCount{}, v1alpha1.ReplicaCount{} // conditions report it where it matters
-	return !equality.Semantic.DeepEqual(was, is)
+	before.Ceiling, after.Ceiling = v1alpha1.ReplicaCount{}, v1alpha1.ReplicaCount{} // conditions report it where it matters
+	return !equality.Semantic.DeepEqual(before, after)
 }

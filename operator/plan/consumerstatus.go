@@ -52,7 +52,7 @@ func MergeConsumer(reports []observed.ConsumerReport, servers []observed.FeedSer
 		sum.Connections += int32(r.Connections)
 		if lag := time.Duration(r.LagMillis) * time.Millisecond; lag > sum.Lag || r.LagMessages > sum.LagMessages {
 			sum.Lag = max(sum.Lag, lag)
-			sum.LagMessages, sum.LagBytes = max(sum.LagMessages, r.LagMessages), known(sum.LagBytes, r.LagBytes, greater)
+			sum.LagMessages, sum.LagBytes = max(sum.LagMessages, r.LagMessages), joinKnown(sum.LagBytes, r.LagBytes, greater)
 		}
 		sum.Achieved = max(sum.Achieved, time.Duration(r.AchievedMillis)*time.Millisecond)
 	}
@@ -62,15 +62,15 @@ func MergeConsumer(reports []observed.ConsumerReport, servers []observed.FeedSer
 // count adds the counts of one pod.
 func (sum *ConsumerFigures) count(r observed.ConsumerReport) {
 	sum.Messages += int64(r.Messages)
-	sum.Bytes = known(sum.Bytes, r.Bytes, plus)
+	sum.Bytes = joinKnown(sum.Bytes, r.Bytes, plus)
 	sum.Gaps += int64(r.Gaps)
 	for reason, n := range r.Dropped {
 		sum.Dropped[reason] += int64(n)
 	}
 }
 
-// known joins two figures; nil if one of them is not known.
-func known[T int64 | uint64](a *int64, b *T, join func(a, b int64) int64) *int64 {
+// joinKnown joins two figures; nil if one of them is not known.
+func joinKnown[T int64 | uint64](a *int64, b *T, join func(a, b int64) int64) *int64 {
 	if a == nil || b == nil {
 		return nil
 	}

@@ -103,7 +103,7 @@ func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duratio
 		func(v FeedServerView) (finding.Finding, bool) {
 			return programIsNotRolledOut("feed servers", v.SiteProgramView, asked)
 		},
-	}, finding.Good(v1alpha1.ReasonReady, finding.Count(asked, asked)+" feed servers are ready"+because(v.Scale()))))
+	}, finding.Good(v1alpha1.ReasonReady, finding.Count(asked, asked)+" feed servers are ready"+scaleReason(v.Scale()))))
 
 	status := v1alpha1.FeedServerStatus{
 		ObservedGeneration: v.Server.Generation, Conditions: c.All,

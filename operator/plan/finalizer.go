@@ -57,8 +57,8 @@ func (c DeletionClock) left(o metav1.Object) time.Duration {
 	return max(0, end.Sub(c.Now))
 }
 
-// held keeps a deletion waiting for a reason, as long as that lasts; then left describes what stays behind.
-func (c DeletionClock) held(o metav1.Object, why *finding.Finding, left string) Deletion {
+// holdDeletion keeps a deletion waiting for a reason, as long as that lasts; then left describes what stays behind.
+func (c DeletionClock) holdDeletion(o metav1.Object, why *finding.Finding, left string) Deletion {
 	wait := c.left(o)
 	if wait == 0 {
 		return Deletion{Left: left}
@@ -126,7 +126,7 @@ func FeedDeletion(v FeedDeletionView) Deletion {
 	case v.Removed != nil:
 		why = new(finding.Good(v.Removed.Reason, v.Removed.Message))
 	}
-	return v.held(v.Feed, why, fmt.Sprintf("stream %s is left, though deletionPolicy is Delete: JetStream did not remove it in time. "+
+	return v.holdDeletion(v.Feed, why, fmt.Sprintf("stream %s is left, though deletionPolicy is Delete: JetStream did not remove it in time. "+
 		"An operator of the Site removes it once JetStream answers; without the Site run `nats stream rm %[1]s`", v.stream()))
 }
 
@@ -221,5 +221,5 @@ func SiteDeletion(v SiteDeletionView) Deletion {
 	if len(streams) > 0 {
 		left = fmt.Sprintf("these streams are left, though the deletionPolicy of their Feeds is Delete: %s. Remove each with `nats stream rm`", finding.List(streams))
 	}
-	return v.held(v.Site, why, left)
+	return v.holdDeletion(v.Site, why, left)
 }

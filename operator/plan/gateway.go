@@ -122,7 +122,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 		itIsNotItsTurn,
 		func(GatewayView) (finding.Finding, bool) { return programmed, programmed.Status == "False" },
 		podsAreKept,
-	}, finding.Good(v1alpha1.ReasonReady, finding.Count(v.wanted(), v.wanted())+" pods receive"+because(v.Scale()))))
+	}, finding.Good(v1alpha1.ReasonReady, finding.Count(v.wanted(), v.wanted())+" pods receive"+scaleReason(v.Scale()))))
 
 	status := v1alpha1.IngestGatewayStatus{
 		ObservedGeneration: v.Gateway.Generation,

@@ -172,8 +172,8 @@ func (v MirrorView) reportOf(run string) *MirrorReport {
 
 func anyReport(*MirrorReport) bool { return true }
 
-// before is the earlier condition of this generation; otherwise if there is none.
-func (v MirrorView) before(kind string, otherwise finding.Finding) finding.Finding {
+// lastFinding is the earlier condition of this generation; otherwise if there is none.
+func (v MirrorView) lastFinding(kind string, otherwise finding.Finding) finding.Finding {
 	was := finding.Condition(v.Mirror.Status.Conditions, kind)
 	if was == nil || was.ObservedGeneration < v.Mirror.Generation || len(v.Mirror.Status.Runs) == 0 || was.Reason == v1alpha1.ReasonNotRun {
 		return otherwise
@@ -188,7 +188,7 @@ func (v MirrorView) reachable() finding.Finding {
 	r := v.latest(anyReport)
 	switch {
 	case r == nil:
-		return v.before(v1alpha1.ConditionReachable, finding.Unknown(v1alpha1.ReasonNotRun, "no run has reported yet"))
+		return v.lastFinding(v1alpha1.ConditionReachable, finding.Unknown(v1alpha1.ReasonNotRun, "no run has reported yet"))
 	case v.outdated(r):
 		return finding.Unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q began before the spec was changed last, and none has reported since", r.Run))
 	case r.silent(v.Now) && !v.suspended():
@@ -199,10 +199,10 @@ func (v MirrorView) reachable() finding.Finding {
 	case !r.Reached.Before(r.StartedAt): // else it answered the comparison before
 		return finding.Good(v1alpha1.ReasonReachable, "the other side answered run "+r.Run)
 	case r.Result == wire.MirrorFailed:
-		return v.before(v1alpha1.ConditionReachable, finding.Unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q failed before it knew whether the other side answers: %s", r.Run,
+		return v.lastFinding(v1alpha1.ConditionReachable, finding.Unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q failed before it knew whether the other side answers: %s", r.Run,
 			cmp.Or(shortened(r.Message, 1024), "it did not say why"))))
 	default:
-		return v.before(v1alpha1.ConditionReachable, finding.Unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q has not tried yet", r.Run)))
+		return v.lastFinding(v1alpha1.ConditionReachable, finding.Unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q has not tried yet", r.Run)))
 	}
 }
 
@@ -239,7 +239,7 @@ func (v MirrorView) synced(runs []v1alpha1.MirrorRun) finding.Finding {
 	}
 	switch {
 	case r == nil:
-		return v.before(v1alpha1.ConditionSynced, finding.Unknown(v1alpha1.ReasonNotRun, "no run has ended yet"))
+		return v.lastFinding(v1alpha1.ConditionSynced, finding.Unknown(v1alpha1.ReasonNotRun, "no run has ended yet"))
 	case v.outdated(r):
 		return finding.Unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q began before the spec was changed last, and none has ended since: kubectl substorm mirror run %s begins one",
 			r.Run, v.Mirror.Name))
@@ -260,7 +260,7 @@ func (v MirrorView) originConsistent() finding.Finding {
 		return r.WentBack != nil || r.OriginClock != "" || !r.EndedAt.IsZero() && r.Owed != nil
 	})
 	if r == nil {
-		return v.before(v1alpha1.ConditionOriginConsistent, finding.Unknown(v1alpha1.ReasonNotRun, "no run has listed all yet"))
+		return v.lastFinding(v1alpha1.ConditionOriginConsistent, finding.Unknown(v1alpha1.ReasonNotRun, "no run has listed all yet"))
 	}
 	origin := v.Mirror.Spec.HTTPS.Origin
 	clock := shortened(r.OriginClock, 1024)
@@ -298,7 +298,7 @@ func (v MirrorView) originWaits() finding.Finding {
 		return !r.Part && (r.Unawaited != nil || !r.EndedAt.IsZero() && r.Owed != nil)
 	})
 	if r == nil {
-		return v.before(v1alpha1.ConditionOriginWaits, finding.Unknown(v1alpha1.ReasonNotRun, "no run has listed all yet"))
+		return v.lastFinding(v1alpha1.ConditionOriginWaits, finding.Unknown(v1alpha1.ReasonNotRun, "no run has listed all yet"))
 	}
 	origin, u := v.Mirror.Spec.HTTPS.Origin, r.Unawaited
 	const lost = "what expires there before a run has pulled it does not come here"

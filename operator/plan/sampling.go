@@ -15,8 +15,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// heard is the senders' report, nil if it is too old.
-func (v InstrumentView) heard() *observed.SenderReport {
+// freshSender is the senders' report, nil if it is too old.
+func (v InstrumentView) freshSender() *observed.SenderReport {
 	if v.Sender == nil || v.Now.Sub(v.Sender.Seen) > observed.HeartbeatAge {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (v InstrumentView) heard() *observed.SenderReport {
 // sampling is the sampling that is asked for: the gateways' commands if a sender takes commands, else the declared one; and the sender's
 // report about it.
 func (v InstrumentView) sampling() *v1alpha1.SamplingStatus {
-	declared, said := entries.SamplingEntry(v.Instrument.Spec.Sampling), v.heard()
+	declared, said := entries.SamplingEntry(v.Instrument.Spec.Sampling), v.freshSender()
 	commanded := said != nil && said.Sampling != nil
 	if declared == nil && !commanded {
 		return nil
@@ -113,7 +113,7 @@ func (v InstrumentView) achieved(status *v1alpha1.SamplingStatus, all []wire.Ach
 
 // linkProbe reports latency and loss of packets, in figures that stay the same while nothing changes much.
 func (v InstrumentView) linkProbe() *v1alpha1.LinkProbeStatus {
-	said := v.heard()
+	said := v.freshSender()
 	if said == nil || said.LinkProbe == nil {
 		return nil
 	}
@@ -163,13 +163,13 @@ func steadyLoss(was int32, lost, sent int64) int32 {
 	return is
 }
 
-// resampled says whether something else is asked, or followed, than before.
-func resampled(was, is *v1alpha1.SamplingStatus) bool {
-	if was == nil || is == nil {
-		return was != is
+// samplingChanged says whether something else is asked, or followed, than before.
+func samplingChanged(before, after *v1alpha1.SamplingStatus) bool {
+	if before == nil || after == nil {
+		return before != after
 	}
 	follows := func(s *v1alpha1.SamplingStatus) bool { return s.Outcome == v1alpha1.SamplingFollowed }
-	return follows(was) != follows(is) || was.Problem != is.Problem || !slices.EqualFunc(was.Channels, is.Channels, func(a, b v1alpha1.ChannelSamplingStatus) bool {
+	return follows(before) != follows(after) || before.Problem != after.Problem || !slices.EqualFunc(before.Channels, after.Channels, func(a, b v1alpha1.ChannelSamplingStatus) bool {
 		return a.Name == b.Name && a.State == b.State && a.AskedBy == b.AskedBy && (a.Asked == nil) == (b.Asked == nil) && (a.Asked == nil || *a.Asked == *b.Asked)
 	})
 }

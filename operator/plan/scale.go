@@ -61,7 +61,7 @@ func (v GatewayView) hold() (held autoscale.Count, reason string) {
 		if !ok || n < asked || n >= MaxGateways {
 			continue
 		}
-		note, holds := v.keeps(r)
+		note, holds := v.reasonToKeep(r)
 		if note == "" {
 			continue
 		}
@@ -78,8 +78,8 @@ func (v GatewayView) hold() (held autoscale.Count, reason string) {
 	return held, found
 }
 
-// keeps explains why a pod that is not requested stays, or "", and returns whether it is known to hold something.
-func (v GatewayView) keeps(r observed.GatewayReport) (note string, holds bool) {
+// reasonToKeep explains why a pod that is not requested stays, or "", and returns whether it is known to hold something.
+func (v GatewayView) reasonToKeep(r observed.GatewayReport) (note string, holds bool) {
 	switch {
 	case HoldsData(&r.GatewayStatus):
 		return fmt.Sprintf("%s has %s", r.Gateway, holding(&r.GatewayStatus)), true
@@ -148,7 +148,7 @@ func podsAreKept(v GatewayView) (finding.Finding, bool) {
 // earlier condition stays.
 func spoolIsStranded(v GatewayView) (finding.Finding, bool) {
 	if !v.Bus.Up {
-		return v.stands(v1alpha1.ConditionSpoolStranded)
+		return v.lastFinding(v1alpha1.ConditionSpoolStranded)
 	}
 	var notes []string
 	for _, r := range v.reports() {
@@ -175,7 +175,7 @@ func spoolIsStranded(v GatewayView) (finding.Finding, bool) {
 // earlier condition stays.
 func spoolIsQuarantined(v GatewayView) (finding.Finding, bool) {
 	if !v.Bus.Up {
-		return v.stands(v1alpha1.ConditionSpoolQuarantined)
+		return v.lastFinding(v1alpha1.ConditionSpoolQuarantined)
 	}
 	var notes []string
 	for _, r := range v.reports() {
@@ -190,8 +190,8 @@ func spoolIsQuarantined(v GatewayView) (finding.Finding, bool) {
 		". Each pod's log says why, and names instrument and key: look whether disk and store are sound, copy the files away, remove them, and restart the pod"), true
 }
 
-// stands returns a condition that was found before.
-func (v GatewayView) stands(kind string) (finding.Finding, bool) {
+// lastFinding returns a condition that was found before.
+func (v GatewayView) lastFinding(kind string) (finding.Finding, bool) {
 	was := finding.Condition(v.Gateway.Status.Conditions, kind)
 	if was == nil {
 		return finding.Finding{}, false

@@ -30,119 +30,119 @@ const (
 )
 
 // SiteUrgency compares the current status with the planned one.
-func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
-	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || reread(was.Archive, is.Archive) ||
-			!equality.Semantic.DeepEqual(was.RecreatedStreams, is.RecreatedStreams) || !equality.Semantic.DeepEqual(was.JetStream, is.JetStream) ||
-			reissued(ofArchivist(was), ofArchivist(is)) || surged(was, is), siteRest(was, is))
+func SiteUrgency(before, after *v1alpha1.SiteStatus) Urgency {
+	return urgency(before.ObservedGeneration != after.ObservedGeneration, before.Conditions, after.Conditions,
+		summaryChanged(before, after) || ledgerChanged(before.Ledger, after.Ledger) || archiveChanged(before.Archive, after.Archive) ||
+			!equality.Semantic.DeepEqual(before.RecreatedStreams, after.RecreatedStreams) || !equality.Semantic.DeepEqual(before.JetStream, after.JetStream) ||
+			credentialsChanged(ofArchivist(before), ofArchivist(after)) || surgeChanged(before, after), siteRest(before, after))
 }
 
-// surged: levels or floors changed, or whether the level is fulfilled. The values from the sources change all the time, and are figures.
-func surged(before, now *v1alpha1.SiteStatus) bool {
-	was, is := before.Surge, now.Surge
-	if was == nil || is == nil {
-		return was != is
+// surgeChanged: levels or floors changed, or whether the level is fulfilled. The values from the sources change all the time, and are figures.
+func surgeChanged(before, now *v1alpha1.SiteStatus) bool {
+	surgeBefore, surgeNow := before.Surge, now.Surge
+	if surgeBefore == nil || surgeNow == nil {
+		return surgeBefore != surgeNow
 	}
-	return was.Level != is.Level || !equality.Semantic.DeepEqual(was.LevelTime, is.LevelTime) ||
-		!equality.Semantic.DeepEqual(was.Levels, is.Levels) || !equality.Semantic.DeepEqual(was.Floors, is.Floors) ||
+	return surgeBefore.Level != surgeNow.Level || !equality.Semantic.DeepEqual(surgeBefore.LevelTime, surgeNow.LevelTime) ||
+		!equality.Semantic.DeepEqual(surgeBefore.Levels, surgeNow.Levels) || !equality.Semantic.DeepEqual(surgeBefore.Floors, surgeNow.Floors) ||
 		finding.Of(before.Conditions, v1alpha1.ConditionSurging) != finding.Of(now.Conditions, v1alpha1.ConditionSurging)
 }
 
 // siteRest is the urgency of any other change: UrgencyFigures if it is in the data of space weather, else UrgencyDetail.
-func siteRest(was, is *v1alpha1.SiteStatus) Urgency {
-	other := *was
-	other.Surge = is.Surge
-	if was.Surge != nil && equality.Semantic.DeepEqual(&other, is) {
+func siteRest(before, after *v1alpha1.SiteStatus) Urgency {
+	other := *before
+	other.Surge = after.Surge
+	if before.Surge != nil && equality.Semantic.DeepEqual(&other, after) {
 		return UrgencyFigures
 	}
 	return UrgencyDetail
 }
 
-// reclosed: other days of the ledger are closed, as happens once a day.
-func reclosed(was, is *v1alpha1.LedgerState) bool {
-	if was == nil || is == nil {
-		return was != is
+// ledgerChanged: other days of the ledger are closed, as happens once a day.
+func ledgerChanged(before, after *v1alpha1.LedgerState) bool {
+	if before == nil || after == nil {
+		return before != after
 	}
-	return was.ClosedTo != is.ClosedTo || !slices.Equal(was.Reopened, is.Reopened)
+	return before.ClosedTo != after.ClosedTo || !slices.Equal(before.Reopened, after.Reopened)
 }
 
-// reread: more or less of the archive is known to be damaged, or another pass has begun or
+// archiveChanged: more or less of the archive is known to be damaged, or another pass has begun or
 // ended. How far a pass has come is a figure.
-func reread(was, is *v1alpha1.ArchiveState) bool {
-	if was == nil || is == nil {
-		return was != is
+func archiveChanged(before, after *v1alpha1.ArchiveState) bool {
+	if before == nil || after == nil {
+		return before != after
 	}
-	return was.DamagedCount != is.DamagedCount || was.MissingCount != is.MissingCount || was.UnconfirmedCount != is.UnconfirmedCount ||
-		(was.Pass == nil) != (is.Pass == nil) || !equality.Semantic.DeepEqual(was.LastPass, is.LastPass)
+	return before.DamagedCount != after.DamagedCount || before.MissingCount != after.MissingCount || before.UnconfirmedCount != after.UnconfirmedCount ||
+		(before.Pass == nil) != (after.Pass == nil) || !equality.Semantic.DeepEqual(before.LastPass, after.LastPass)
 }
 
-// recounted: a Site's summary must not contradict its instruments, neither in
+// summaryChanged: a Site's summary must not contradict its instruments, neither in
 // numbers nor in the names of those that are silent.
-func recounted(was, is *v1alpha1.SiteStatus) bool {
-	return !ptr.Equal(was.InstrumentSummary, is.InstrumentSummary) ||
-		finding.Of(was.Conditions, v1alpha1.ConditionDataFlowing) != finding.Of(is.Conditions, v1alpha1.ConditionDataFlowing)
+func summaryChanged(before, after *v1alpha1.SiteStatus) bool {
+	return !ptr.Equal(before.InstrumentSummary, after.InstrumentSummary) ||
+		finding.Of(before.Conditions, v1alpha1.ConditionDataFlowing) != finding.Of(after.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
 // GatewayUrgency compares the current status with the planned one.
-func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
-	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		!ptr.Equal(was.Replicas, is.Replicas) || !ptr.Equal(was.ReadyReplicas, is.ReadyReplicas) || was.Selector != is.Selector || was.Datapath != is.Datapath ||
-			(was.Spool == nil) != (is.Spool == nil) || rescaled(was.Autoscaling, is.Autoscaling) || reissued(was.Credentials, is.Credentials), gatewayRest(was, is))
+func GatewayUrgency(before, after *v1alpha1.IngestGatewayStatus) Urgency {
+	return urgency(before.ObservedGeneration != after.ObservedGeneration, before.Conditions, after.Conditions,
+		!ptr.Equal(before.Replicas, after.Replicas) || !ptr.Equal(before.ReadyReplicas, after.ReadyReplicas) || before.Selector != after.Selector || before.Datapath != after.Datapath ||
+			(before.Spool == nil) != (after.Spool == nil) || scalingChanged(before.Autoscaling, after.Autoscaling) || credentialsChanged(before.Credentials, after.Credentials), gatewayRest(before, after))
 }
 
 // gatewayRest is the urgency of any other change: UrgencyFigures if it is in the load that the loop reports, else UrgencyDetail.
-func gatewayRest(was, is *v1alpha1.IngestGatewayStatus) Urgency {
-	other := *was
-	other.Autoscaling = is.Autoscaling
-	if equality.Semantic.DeepEqual(&other, is) {
+func gatewayRest(before, after *v1alpha1.IngestGatewayStatus) Urgency {
+	other := *before
+	other.Autoscaling = after.Autoscaling
+	if equality.Semantic.DeepEqual(&other, after) {
 		return UrgencyFigures
 	}
 	return UrgencyDetail
 }
 
 // FeedServerUrgency compares the current status with the planned one.
-func FeedServerUrgency(was, is *v1alpha1.FeedServerStatus) Urgency {
+func FeedServerUrgency(before, after *v1alpha1.FeedServerStatus) Urgency {
 	rest := UrgencyFigures
-	if some(was.ConnectionCount) != some(is.ConnectionCount) || some(was.ConsumerCount) != some(is.ConsumerCount) {
+	if some(before.ConnectionCount) != some(after.ConnectionCount) || some(before.ConsumerCount) != some(after.ConsumerCount) {
 		rest = UrgencyDetail
 	}
-	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		!equality.Semantic.DeepEqual(was.Replicas, is.Replicas) || !equality.Semantic.DeepEqual(was.ReadyReplicas, is.ReadyReplicas) ||
-			was.Selector != is.Selector || was.URL != is.URL || (was.ConnectionCount == nil) != (is.ConnectionCount == nil) ||
-			rescaled(was.Autoscaling, is.Autoscaling) || reissued(was.Credentials, is.Credentials), rest)
+	return urgency(before.ObservedGeneration != after.ObservedGeneration, before.Conditions, after.Conditions,
+		!equality.Semantic.DeepEqual(before.Replicas, after.Replicas) || !equality.Semantic.DeepEqual(before.ReadyReplicas, after.ReadyReplicas) ||
+			before.Selector != after.Selector || before.URL != after.URL || (before.ConnectionCount == nil) != (after.ConnectionCount == nil) ||
+			scalingChanged(before.Autoscaling, after.Autoscaling) || credentialsChanged(before.Credentials, after.Credentials), rest)
 }
 
 // some: there is at least one.
 func some(n *int32) bool { return n != nil && *n > 0 }
 
 // InstrumentUrgency compares the current status with the planned one.
-func InstrumentUrgency(was, is *v1alpha1.InstrumentStatus) Urgency {
-	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		!slices.EqualFunc(was.Listeners, is.Listeners, sameListener) || resampled(was.Sampling, is.Sampling), UrgencyFigures)
+func InstrumentUrgency(before, after *v1alpha1.InstrumentStatus) Urgency {
+	return urgency(before.ObservedGeneration != after.ObservedGeneration, before.Conditions, after.Conditions,
+		!slices.EqualFunc(before.Listeners, after.Listeners, sameListener) || samplingChanged(before.Sampling, after.Sampling), UrgencyFigures)
 }
 
 // sameListener: it is the same one, with the same addresses, and gateways receive there as they did.
-func sameListener(was, is v1alpha1.ListenerStatus) bool {
-	return was.Name == is.Name && slices.Equal(was.Addresses, is.Addresses) && len(Changed(was.Conditions, is.Conditions)) == 0
+func sameListener(before, after v1alpha1.ListenerStatus) bool {
+	return before.Name == after.Name && slices.Equal(before.Addresses, after.Addresses) && len(Changed(before.Conditions, after.Conditions)) == 0
 }
 
 // InstrumentPasses returns whether a status is of a state that ends by itself within moments, while an accepted Instrument's entry is
 // written and gateways follow. An Instrument that had no status yet gets it at once.
-func InstrumentPasses(was, is *v1alpha1.InstrumentStatus) bool {
-	accepted, programmed := finding.Of(is.Conditions, v1alpha1.ConditionAccepted), finding.Of(is.Conditions, v1alpha1.ConditionProgrammed)
-	return len(was.Conditions) > 0 && accepted.OK() && programmed.Status == metav1.ConditionFalse &&
+func InstrumentPasses(before, after *v1alpha1.InstrumentStatus) bool {
+	accepted, programmed := finding.Of(after.Conditions, v1alpha1.ConditionAccepted), finding.Of(after.Conditions, v1alpha1.ConditionProgrammed)
+	return len(before.Conditions) > 0 && accepted.OK() && programmed.Status == metav1.ConditionFalse &&
 		(programmed.Reason == v1alpha1.ReasonProgressing || programmed.Reason == v1alpha1.ReasonReconciling)
 }
 
 // FeedUrgency compares the current status with the planned one.
-func FeedUrgency(was, is *v1alpha1.FeedStatus) Urgency {
+func FeedUrgency(before, after *v1alpha1.FeedStatus) Urgency {
 	rest := UrgencyFigures
-	if slowest(was) != slowest(is) {
+	if slowest(before) != slowest(after) {
 		rest = UrgencyDetail
 	}
-	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		!equality.Semantic.DeepEqual(was.InstrumentCount, is.InstrumentCount) || !equality.Semantic.DeepEqual(was.ConsumerCount, is.ConsumerCount) || !slices.Equal(was.Streams, is.Streams) ||
-			(was.First == nil) != (is.First == nil), rest)
+	return urgency(before.ObservedGeneration != after.ObservedGeneration, before.Conditions, after.Conditions,
+		!equality.Semantic.DeepEqual(before.InstrumentCount, after.InstrumentCount) || !equality.Semantic.DeepEqual(before.ConsumerCount, after.ConsumerCount) || !slices.Equal(before.Streams, after.Streams) ||
+			(before.First == nil) != (after.First == nil), rest)
 }
 
 // slowest names the consumer that is furthest behind; empty for none.
@@ -154,30 +154,30 @@ func slowest(s *v1alpha1.FeedStatus) string {
 }
 
 // ConsumerUrgency compares the current status with the planned one.
-func ConsumerUrgency(was, is *v1alpha1.FeedConsumerStatus) Urgency {
+func ConsumerUrgency(before, after *v1alpha1.FeedConsumerStatus) Urgency {
 	rest := UrgencyFigures
-	connected := (ptr.Deref(was.ConnectionCount, 0) == 0) != (ptr.Deref(is.ConnectionCount, 0) == 0) || (handedOver(was) == 0) != (handedOver(is) == 0)
+	connected := (ptr.Deref(before.ConnectionCount, 0) == 0) != (ptr.Deref(after.ConnectionCount, 0) == 0) || (handedOver(before) == 0) != (handedOver(after) == 0)
 	if connected {
 		rest = UrgencyDetail
 	}
-	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		was.SecretName != is.SecretName || was.URL != is.URL || reissued(was.Credentials, is.Credentials), rest)
+	return urgency(before.ObservedGeneration != after.ObservedGeneration, before.Conditions, after.Conditions,
+		before.SecretName != after.SecretName || before.URL != after.URL || credentialsChanged(before.Credentials, after.Credentials), rest)
 }
 
 // MirrorUrgency compares the current status with the planned one. A continuous mirror begins a run with each notice: that it does, and what
 // it owes meanwhile, are figures.
-func MirrorUrgency(was, is *v1alpha1.MirrorPartnerStatus) Urgency {
+func MirrorUrgency(before, after *v1alpha1.MirrorPartnerStatus) Urgency {
 	rest := UrgencyFigures
-	if ((was.Progress == nil) != (is.Progress == nil) || owes(was) != owes(is)) && !slices.ContainsFunc(is.Runs, continuous) {
+	if ((before.Progress == nil) != (after.Progress == nil) || owes(before) != owes(after)) && !slices.ContainsFunc(after.Runs, continuous) {
 		rest = UrgencyDetail
 	}
-	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		!slices.EqualFunc(was.Runs, is.Runs, sameRun) || !was.NextRunTime.Equal(is.NextRunTime) || reissued(was.Credentials, is.Credentials), rest)
+	return urgency(before.ObservedGeneration != after.ObservedGeneration, before.Conditions, after.Conditions,
+		!slices.EqualFunc(before.Runs, after.Runs, sameRun) || !before.NextRunTime.Equal(after.NextRunTime) || credentialsChanged(before.Credentials, after.Credentials), rest)
 }
 
 // sameRun: it is the same run, with the same end. For a continuous run, conditions report how it ended, or how it does.
-func sameRun(was, is v1alpha1.MirrorRun) bool {
-	return was.Name == is.Name && (continuous(is) || was.Result == is.Result && was.Reason == is.Reason)
+func sameRun(before, after v1alpha1.MirrorRun) bool {
+	return before.Name == after.Name && (continuous(after) || before.Result == after.Result && before.Reason == after.Reason)
 }
 
 func continuous(run v1alpha1.MirrorRun) bool { return run.Trigger == v1alpha1.MirrorTriggerContinuous }
@@ -198,23 +198,23 @@ func ofArchivist(s *v1alpha1.SiteStatus) *v1alpha1.CredentialsStatus {
 	return s.Archivist.Credentials
 }
 
-// reissued: credentials are of another user, or valid until another time, as happens
+// credentialsChanged: credentials are of another user, or valid until another time, as happens
 // once in ten days.
-func reissued(was, is *v1alpha1.CredentialsStatus) bool {
-	if was == nil || is == nil {
-		return was != is
+func credentialsChanged(before, after *v1alpha1.CredentialsStatus) bool {
+	if before == nil || after == nil {
+		return before != after
 	}
-	return was.User != is.User || !was.ExpirationTime.Equal(is.ExpirationTime)
+	return before.User != after.User || !before.ExpirationTime.Equal(after.ExpirationTime)
 }
 
 // urgency returns rest for a status in which nothing more urgent has changed.
-func urgency(spec bool, was, is []metav1.Condition, moved bool, rest Urgency) Urgency {
+func urgency(spec bool, before, after []metav1.Condition, moved bool, rest Urgency) Urgency {
 	switch {
 	case spec:
 		return UrgencySpec
-	case moved, len(was) != len(is), len(Changed(was, is)) > 0:
+	case moved, len(before) != len(after), len(Changed(before, after)) > 0:
 		return UrgencyCondition
-	case !equality.Semantic.DeepEqual(was, is):
+	case !equality.Semantic.DeepEqual(before, after):
 		return UrgencyDetail
 	default:
 		return rest
@@ -222,10 +222,10 @@ func urgency(spec bool, was, is []metav1.Condition, moved bool, rest Urgency) Ur
 }
 
 // Changed returns the conditions that are new or have another status or reason.
-func Changed(was, is []metav1.Condition) []metav1.Condition {
+func Changed(before, after []metav1.Condition) []metav1.Condition {
 	var changed []metav1.Condition
-	for _, c := range is {
-		old := finding.Condition(was, c.Type)
+	for _, c := range after {
+		old := finding.Condition(before, c.Type)
 		if old == nil || old.Status != c.Status || old.Reason != c.Reason {
 			changed = append(changed, c)
 		}

@@ -116,37 +116,37 @@ func (p *pass) stepFloors() {
 const maxFloors = 64
 
 func (p *pass) stepFloor(pool Pool) FloorState {
-	is, was := p.asks(pool), p.was.Floor(pool)
-	if is.Replicas >= was.Replicas {
-		return is
+	asked, floor := p.asks(pool), p.was.Floor(pool)
+	if asked.Replicas >= floor.Replicas {
+		return asked
 	}
 	every := releaseUndeclared
-	if i := p.named(was.Level); i >= 0 {
+	if i := p.levelIndex(floor.Level); i >= 0 {
 		every = p.levels[i].releaseEvery()
 	}
-	stop := p.unknownAbove(pool, is.Replicas)
+	stop := p.unknownAbove(pool, asked.Replicas)
 	var ran time.Duration
-	was.Release, ran = was.Release.next(stop, p.now)
+	floor.Release, ran = floor.Release.next(stop, p.now)
 	if stop {
-		return was
+		return floor
 	}
 	if ran >= every {
 		// One pod, even if the operator was away for longer: the level meanwhile is not known.
-		was.Replicas--
-		was.Release, ran = &Countdown{From: p.now}, 0
-		if was.Replicas == is.Replicas {
-			return is
+		floor.Replicas--
+		floor.Release, ran = &Countdown{From: p.now}, 0
+		if floor.Replicas == asked.Replicas {
+			return asked
 		}
 	}
 	p.lookIn(every - ran)
-	return was
+	return floor
 }
 
 // asks returns the floor that the levels that hold ask for.
 func (p *pass) asks(pool Pool) FloorState {
 	f := FloorState{Pool: pool}
 	for _, state := range p.next.Levels {
-		if n := p.levels[p.named(state.Name)].Floor(pool); n > f.Replicas {
+		if n := p.levels[p.levelIndex(state.Name)].Floor(pool); n > f.Replicas {
 			f.Replicas, f.Level = n, state.Name
 		}
 	}
@@ -194,7 +194,7 @@ func (p *pass) pools() []Pool {
 	return slices.Compact(all)
 }
 
-func (p *pass) named(level string) int {
+func (p *pass) levelIndex(level string) int {
 	return slices.IndexFunc(p.levels, func(l Level) bool { return l.Name == level })
 }
 

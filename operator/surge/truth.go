@@ -30,8 +30,8 @@ type verdict struct {
 func (v verdict) aging() string   { return v.why }
 func (v verdict) holding() string { return v.lasting }
 
-// found is a verdict whose words hold.
-func found(is Truth, format string, args ...any) verdict {
+// newVerdict is a verdict whose words hold.
+func newVerdict(is Truth, format string, args ...any) verdict {
 	why := fmt.Sprintf(format, args...)
 	return verdict{is, why, why}
 }
@@ -39,7 +39,7 @@ func found(is Truth, format string, args ...any) verdict {
 // judge determines whether a level's rules are fulfilled: one is enough. If none is, it returns the verdict of the first rule, or of the
 // first rule for which too little is known.
 func (l *Level) judge(signals Signals, now time.Time) verdict {
-	all := found(False, "it has no rules")
+	all := newVerdict(False, "it has no rules")
 	for i, rule := range l.AnyOf {
 		v := rule.judge(signals, now)
 		if v.is == True {
@@ -55,7 +55,7 @@ func (l *Level) judge(signals Signals, now time.Time) verdict {
 // judge finds whether all thresholds are passed. One that is not decides, even if others are unknown.
 func (r Rule) judge(signals Signals, now time.Time) verdict {
 	if len(r) == 0 {
-		return found(False, "a rule has no thresholds")
+		return newVerdict(False, "a rule has no thresholds")
 	}
 	var unknown *verdict
 	var passed, lasting []string
@@ -82,19 +82,19 @@ func (t *Threshold) judge(s *Signal, now time.Time) verdict {
 	newest, is := s.Newest()
 	switch {
 	case s == nil:
-		return found(Unknown, "no source tells %s", t.Quantity)
+		return newVerdict(Unknown, "no source tells %s", t.Quantity)
 	case !is:
-		return found(Unknown, "%s told no %s yet", s.Source, t.Quantity)
+		return newVerdict(Unknown, "%s told no %s yet", s.Source, t.Quantity)
 	case Ahead(newest.From, now):
-		return found(Unknown, "the newest %s of %s is of %s, which is yet to come: a clock is wrong", t.Quantity, s.Source, newest.From.UTC().Format(time.RFC3339))
+		return newVerdict(Unknown, "the newest %s of %s is of %s, which is yet to come: a clock is wrong", t.Quantity, s.Source, newest.From.UTC().Format(time.RFC3339))
 	case !s.Fresh(now):
 		age, _ := s.Age(now)
 		return verdict{
-			Unknown, fmt.Sprintf("%s of %s is %s old, and says nothing after %s", t.Quantity, s.Source, told(age), told(s.StaleAfter)),
-			fmt.Sprintf("%s of %s says nothing of now: it is older than %s", t.Quantity, s.Source, told(s.StaleAfter)),
+			Unknown, fmt.Sprintf("%s of %s is %s old, and says nothing after %s", t.Quantity, s.Source, durationText(age), durationText(s.StaleAfter)),
+			fmt.Sprintf("%s of %s says nothing of now: it is older than %s", t.Quantity, s.Source, durationText(s.StaleAfter)),
 		}
 	case math.IsNaN(newest.Value):
-		return found(Unknown, "the newest %s of %s is no number", t.Quantity, s.Source)
+		return newVerdict(Unknown, "the newest %s of %s is no number", t.Quantity, s.Source)
 	case t.For <= 0:
 		return t.verdict(t.passed(newest.Value), s, newest, now)
 	}
@@ -123,7 +123,7 @@ func (t *Threshold) judgeTime(s *Signal, newest Sample, now time.Time) verdict {
 		from = one.From
 	}
 	if !whole || from.After(start) {
-		return found(Unknown, "%s of %s has gaps in the last %s", t.Quantity, s.Source, told(t.For))
+		return newVerdict(Unknown, "%s of %s has gaps in the last %s", t.Quantity, s.Source, durationText(t.For))
 	}
 	return t.verdict(True, s, newest, now)
 }
@@ -141,7 +141,7 @@ func (t *Threshold) verdict(is Truth, s *Signal, one Sample, now time.Time) verd
 	if one.Spacecraft != "" {
 		from += ", " + one.Spacecraft
 	}
-	return verdict{is, t.say(from+", "+told(max(0, now.Sub(one.To)))+" old", one), t.say(from, one)}
+	return verdict{is, t.say(from+", "+durationText(max(0, now.Sub(one.To)))+" old", one), t.say(from, one)}
 }
 
 func (t *Threshold) say(from string, one Sample) string {
@@ -162,7 +162,7 @@ func (t *Threshold) say(from string, one Sample) string {
 	}
 	text := fmt.Sprintf("%s %.1f%s (%s) %s %g", t.Quantity, one.Value, t.Quantity.unit(), from, sign, bound)
 	if t.For > 0 && is {
-		text += " for " + told(t.For)
+		text += " for " + durationText(t.For)
 	}
 	return text
 }
@@ -178,8 +178,8 @@ func (q Quantity) unit() string {
 	}
 }
 
-// told formats a duration for people, in two units at most.
-func told(d time.Duration) string {
+// durationText formats a duration for people, in two units at most.
+func durationText(d time.Duration) string {
 	d = d.Truncate(time.Second)
 	switch {
 	case d >= 24*time.Hour:

@@ -67,13 +67,13 @@ type result struct {
 // Run runs a program in a child until the program ends, or ctx does: then the child is asked to stop. Errors: of the program; how the
 // child died.
 func Run(ctx context.Context, cfg Config) error {
-	is := task{Program: cfg.Program, Arguments: cfg.Arguments, Memory: cfg.Memory, Environment: map[string]string{}}
+	job := task{Program: cfg.Program, Arguments: cfg.Arguments, Memory: cfg.Memory, Environment: map[string]string{}}
 	for _, name := range passed {
 		if value, set := os.LookupEnv(name); set {
-			is.Environment[name] = value
+			job.Environment[name] = value
 		}
 	}
-	line, err := json.Marshal(is)
+	line, err := json.Marshal(job)
 	if err != nil {
 		return err
 	}
@@ -141,12 +141,12 @@ func inputError(err, waited error) error {
 
 // outcome says how a program ended, or how its process died.
 func outcome(cfg Config, cmd *exec.Cmd, waited error, wrote []byte, wanting bool) error {
-	var is result
-	if err := json.Unmarshal(wrote, &is); err == nil && cmd.ProcessState.Exited() && cmd.ProcessState.ExitCode() <= 1 {
-		if is.Error == "" {
+	var reported result
+	if err := json.Unmarshal(wrote, &reported); err == nil && cmd.ProcessState.Exited() && cmd.ProcessState.ExitCode() <= 1 {
+		if reported.Error == "" {
 			return nil
 		}
-		return errors.New(is.Error)
+		return errors.New(reported.Error)
 	}
 	how := cmd.ProcessState.String()
 	if waited != nil {

@@ -39,15 +39,15 @@ func Command(programs map[string]func() *cobra.Command) *cobra.Command {
 			ctx, stop := context.WithCancel(cmd.Context())
 			defer stop()
 			in := bufio.NewReaderSize(cmd.InOrStdin(), maxTask)
-			is, err := readTask(in)
+			job, err := readTask(in)
 			if err != nil {
 				return err
 			}
-			program := programs[is.Program]
+			program := programs[job.Program]
 			if program == nil {
-				return usage.Errorf("there is no program %q for a process of its own", is.Program)
+				return usage.Errorf("there is no program %q for a process of its own", job.Program)
 			}
-			if err := is.prepare(); err != nil {
+			if err := job.prepare(); err != nil {
 				return err
 			}
 			go func() {
@@ -55,7 +55,7 @@ func Command(programs map[string]func() *cobra.Command) *cobra.Command {
 				stop()
 			}()
 			c := program()
-			c.SetArgs(is.Arguments)
+			c.SetArgs(job.Arguments)
 			failed := c.ExecuteContext(ctx)
 			var ended result
 			if failed != nil {
@@ -76,11 +76,11 @@ func readTask(in *bufio.Reader) (task, error) {
 	if err != nil {
 		return task{}, usage.Errorf("only substorm up starts this command, and passes it a task on standard input: %w", err)
 	}
-	var is task
-	if err := json.Unmarshal(line, &is); err != nil {
+	var job task
+	if err := json.Unmarshal(line, &job); err != nil {
 		return task{}, usage.Errorf("the task on standard input: %w", err)
 	}
-	return is, nil
+	return job, nil
 }
 
 // prepare limits the memory of this process, and of those that it begins, and has the kernel end them first where the computer is short of it.

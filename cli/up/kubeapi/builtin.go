@@ -156,7 +156,7 @@ func metaFields(more func(runtime.Object) fields.Set) func(runtime.Object) (fiel
 	}
 }
 
-func same(object runtime.Object) runtime.Object { return object }
+func unchanged(object runtime.Object) runtime.Object { return object }
 
 // clearKind: objects in memory bear no kind, which is their Go type's.
 func clearKind(object runtime.Object) error {
@@ -167,7 +167,7 @@ func clearKind(object runtime.Object) error {
 // addBuiltins adds the built-in kinds to a server that has no store yet.
 func (s *Server) addBuiltins() error {
 	scheme := builtinScheme()
-	types := soon(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme) })
+	types := buildLater(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme) })
 	for _, b := range builtins {
 		k, err := s.newBuiltin(b, scheme, types)
 		if err != nil {
@@ -189,7 +189,7 @@ func (s *Server) newBuiltin(b builtin, scheme *runtime.Scheme, types managedfiel
 		return nil, err
 	}
 	k.main = &resource{TableConvertor: columns, spaces: s.spaces, name: k.groupResource(), singular: strings.ToLower(k.gvk.Kind), strategy: rules,
-		newFunc: newOf(b.object), newList: newOf(b.list), fieldsOf: metaFields(b.fields), settle: clearKind, show: same, keep: same}
+		newFunc: newOf(b.object), newList: newOf(b.list), fieldsOf: metaFields(b.fields), settle: clearKind, show: unchanged, keep: unchanged}
 	k.main.table = &table{name: k.groupResource().String()}
 	if !b.passing {
 		k.main.table.codec = typedCodec(k.main.newFunc)

@@ -15,8 +15,8 @@ type laterConverter struct {
 	converter managedfields.TypeConverter // once made is closed
 }
 
-// soon begins to make a TypeConverter, and returns one that waits for it.
-func soon(build func() managedfields.TypeConverter) managedfields.TypeConverter {
+// buildLater begins to make a TypeConverter, and returns one that waits for it.
+func buildLater(build func() managedfields.TypeConverter) managedfields.TypeConverter {
 	c := &laterConverter{made: make(chan struct{})}
 	go func() {
 		defer close(c.made)

@@ -129,7 +129,7 @@ func (c *definition) complete(spaces *namespaces, types managedfields.TypeConver
 	k := c.kind
 	coerce := &coercer{kind: k.gvk, structural: c.structural}
 	k.main = &resource{TableConvertor: printed, spaces: spaces, name: k.groupResource(), singular: c.crd.Spec.Names.Singular,
-		strategy: rules, newFunc: c.empty, newList: c.emptyList, fieldsOf: rules.selectableFields, settle: coerce.settle, show: same, keep: same}
+		strategy: rules, newFunc: c.empty, newList: c.emptyList, fieldsOf: rules.selectableFields, settle: coerce.settle, show: unchanged, keep: unchanged}
 	k.main.table = &table{name: k.groupResource().String(), codec: codec{
 		encode: func(object runtime.Object) ([]byte, error) { return object.(*unstructured.Unstructured).MarshalJSON() },
 		decode: func(data []byte) (runtime.Object, error) {

@@ -128,7 +128,7 @@ func (r *resource) List(ctx context.Context, options *internalversion.ListOption
 	wanted := r.selector(ctx, options)
 	objects, version := r.store.list(r.table, wanted.namespace)
 	if options != nil {
-		if err := present(options, version); err != nil {
+		if err := checkListOptions(options, version); err != nil {
 			return nil, err
 		}
 	}
@@ -150,8 +150,8 @@ func (r *resource) List(ctx context.Context, options *internalversion.ListOption
 	return list, nil
 }
 
-// present errs where the state now is not one that the options allow.
-func present(options *internalversion.ListOptions, version uint64) error {
+// checkListOptions errs where the state now is not one that the options allow.
+func checkListOptions(options *internalversion.ListOptions, version uint64) error {
 	if options.Continue != "" {
 		return apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result.")
 	}
@@ -297,7 +297,7 @@ func (r *resource) createByUpdate(ctx context.Context, info rest.UpdatedObjectIn
 // update returns errChanged where it is to be tried again.
 func (r *resource) update(ctx context.Context, key types.NamespacedName, current runtime.Object, version uint64,
 	info rest.UpdatedObjectInfo, validate rest.ValidateObjectUpdateFunc, options *metav1.UpdateOptions) (runtime.Object, error) {
-	if err := met(info.Preconditions(), current, r.name, key.Name); err != nil {
+	if err := checkPreconditions(info.Preconditions(), current, r.name, key.Name); err != nil {
 		return nil, err
 	}
 	object, err := info.UpdatedObject(ctx, current.DeepCopyObject())
@@ -349,8 +349,8 @@ func (r *resource) checkVersion(ctx context.Context, object runtime.Object, vers
 	return nil
 }
 
-// met errs where an object is not the one that preconditions are about.
-func met(preconditions *metav1.Preconditions, object runtime.Object, resource schema.GroupResource, name string) error {
+// checkPreconditions errs where an object is not the one that preconditions are about.
+func checkPreconditions(preconditions *metav1.Preconditions, object runtime.Object, resource schema.GroupResource, name string) error {
 	accessor, err := meta.Accessor(object)
 	if err != nil || preconditions == nil {
 		return err

@@ -108,14 +108,14 @@ func (w *watcher) run(ctx context.Context, first []runtime.Object, version uint6
 // tell sends an event as one of those who select: an object that no longer matches is
 // deleted to them.
 func (w *watcher) tell(ctx context.Context, e event) bool {
-	was := e.old != nil && w.selector.matches(e.old)
-	is := e.kind != watch.Deleted && w.selector.matches(e.object)
+	before := e.old != nil && w.selector.matches(e.old)
+	after := e.kind != watch.Deleted && w.selector.matches(e.object)
 	switch {
-	case is && was:
+	case after && before:
 		return w.send(ctx, watch.Modified, e.object)
-	case is:
+	case after:
 		return w.send(ctx, watch.Added, e.object)
-	case was:
+	case before:
 		gone := e.old.DeepCopyObject()
 		setVersion(gone, e.version)
 		return w.send(ctx, watch.Deleted, gone)

@@ -31,11 +31,11 @@ func Apply(ctx context.Context, c client.Client, objects []*Object, log *slog.Lo
 	declared := map[string]bool{}
 	for _, o := range inOrder(objects) {
 		declared[key(o.Unstructured)] = true
-		is, err := apply(ctx, c, o, log)
+		differs, err := apply(ctx, c, o, log)
 		if err != nil {
 			errs = append(errs, err)
 		}
-		if is {
+		if differs {
 			changed = append(changed, o)
 		}
 	}
@@ -95,13 +95,13 @@ func apply(ctx context.Context, c client.Client, o *Object, log *slog.Logger) (c
 	labels[labelFromFile] = "true"
 	wanted.SetLabels(labels)
 
-	is := &unstructured.Unstructured{}
-	is.SetGroupVersionKind(o.GroupVersionKind())
-	err = c.Get(ctx, client.ObjectKeyFromObject(o.Unstructured), is)
+	current := &unstructured.Unstructured{}
+	current.SetGroupVersionKind(o.GroupVersionKind())
+	err = c.Get(ctx, client.ObjectKeyFromObject(o.Unstructured), current)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("%s: %w", o, err)
 	}
-	before := is.GetResourceVersion()
+	before := current.GetResourceVersion()
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), fieldOwner, client.ForceOwnership); err != nil {
 		return false, o.refused(err)
 	}
@@ -127,7 +127,7 @@ func Problems(err error) []string {
 		return nil
 	}
 	var all []string
-	if many, is := err.(interface{ Unwrap() []error }); is { // of errors.Join itself
+	if many, ok := err.(interface{ Unwrap() []error }); ok { // of errors.Join itself
 		for _, one := range many.Unwrap() {
 			all = append(all, Problems(one)...)
 		}

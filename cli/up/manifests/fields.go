@@ -93,7 +93,7 @@ func find(at *yaml4.Node, s string) (key, value *yaml4.Node) {
 		}
 		name, want, _ := strings.Cut(inner, "=")
 		for _, one := range at.Content {
-			if _, is := find(one, name); is != nil && is.Value == strings.Trim(want, `"`) {
+			if _, node := find(one, name); node != nil && node.Value == strings.Trim(want, `"`) {
 				return one, one
 			}
 		}

@@ -237,12 +237,12 @@ func (o *Object) notText() string {
 		return ""
 	}
 	for _, part := range []string{"data", "stringData"} {
-		values, is := o.Object[part].(map[string]any)
-		if !is && o.Object[part] != nil {
+		values, ok := o.Object[part].(map[string]any)
+		if !ok && o.Object[part] != nil {
 			return part + ` has no names: write ` + part + `: {NAME: "VALUE"}`
 		}
 		for _, key := range slices.Sorted(maps.Keys(values)) {
-			if _, is = values[key].(string); !is && values[key] != nil {
+			if _, ok = values[key].(string); !ok && values[key] != nil {
 				return fmt.Sprintf("the value of %s.%s is not text: put it in quotes", part, key)
 			}
 		}

@@ -58,8 +58,8 @@ func Watch(ctx context.Context, paths []string, seen Sum, changed func()) error 
 		return err
 	}
 	look := func() {
-		if is := SumOf(paths); is != seen {
-			seen = is
+		if current := SumOf(paths); current != seen {
+			seen = current
 			changed()
 		}
 	}

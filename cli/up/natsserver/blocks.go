@@ -71,9 +71,9 @@ func blocksOf(dir string) (map[string]block, error) {
 	}
 	blocks := map[string]block{}
 	for _, e := range entries {
-		name, is := strings.CutSuffix(e.Name(), blockExtension)
+		name, ok := strings.CutSuffix(e.Name(), blockExtension)
 		number, err := strconv.Atoi(name)
-		if !is || err != nil {
+		if !ok || err != nil {
 			continue
 		}
 		info, err := e.Info()

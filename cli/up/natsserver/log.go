@@ -119,9 +119,9 @@ func (p *problems) note(line string) (again bool) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	is := ephemeral.ReplaceAllString(line[len(prefix):], "")
-	again = is == p.last
-	p.last = is
+	text := ephemeral.ReplaceAllString(line[len(prefix):], "")
+	again = text == p.last
+	p.last = text
 	return again
 }
 

@@ -120,8 +120,8 @@ func (s *syncs) syncFiles(dir string) error {
 	}
 	created := map[string]bool{}
 	for path, f := range files {
-		before, is := s.synced[path]
-		created[filepath.Dir(path)] = created[filepath.Dir(path)] || !is
+		before, known := s.synced[path]
+		created[filepath.Dir(path)] = created[filepath.Dir(path)] || !known
 		if f == before {
 			continue
 		}
@@ -144,7 +144,7 @@ func (s *syncs) syncFiles(dir string) error {
 		s.synced = map[string]file{}
 	}
 	for path := range s.synced {
-		if _, is := files[path]; !is && strings.HasPrefix(path, dir+string(filepath.Separator)) {
+		if _, known := files[path]; !known && strings.HasPrefix(path, dir+string(filepath.Separator)) {
 			delete(s.synced, path)
 		}
 	}

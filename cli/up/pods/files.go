@@ -28,7 +28,7 @@ func (p *pod) prepare() error {
 // writeFiles brings what is mounted of Secrets up to date. A program reads the old content of a file, or the new one.
 func (p *pod) writeFiles() error {
 	for path, data := range p.files {
-		if was, err := os.ReadFile(path); err == nil && bytes.Equal(was, data) {
+		if stored, err := os.ReadFile(path); err == nil && bytes.Equal(stored, data) {
 			continue
 		}
 		unfinished := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".unfinished")

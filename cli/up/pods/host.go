@@ -13,8 +13,8 @@ func hostAddress() string {
 	}
 	six := ""
 	for _, a := range addresses {
-		network, is := a.(*net.IPNet)
-		if !is || !network.IP.IsGlobalUnicast() {
+		network, ok := a.(*net.IPNet)
+		if !ok || !network.IP.IsGlobalUnicast() {
 			continue
 		}
 		if network.IP.To4() != nil {

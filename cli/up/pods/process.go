@@ -71,8 +71,8 @@ func (p *process) start(ctx context.Context) {
 	}()
 }
 
-// look returns what is known now.
-func (p *process) look() state {
+// currentState returns what is known now.
+func (p *process) currentState() state {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state
@@ -81,12 +81,12 @@ func (p *process) look() state {
 // note changes what is known.
 func (p *process) note(change func(*state)) {
 	p.mu.Lock()
-	was := p.state
+	before := p.state
 	change(&p.state)
-	if p.state.ready != was.ready {
+	if p.state.ready != before.ready {
 		p.state.since = time.Now()
 	}
-	differs := p.state != was
+	differs := p.state != before
 	p.mu.Unlock()
 	if differs {
 		p.changed()

@@ -22,8 +22,8 @@ import (
 // report writes what is seen of a workload's pod: into the Pod, and into the status of the workload. Amiss is why it cannot be
 // started.
 func (p *Pods) report(ctx context.Context, w workload, amiss error) error {
-	is := p.of(w.podName())
-	if is == nil && amiss == nil {
+	running := p.of(w.podName())
+	if running == nil && amiss == nil {
 		if err := p.forget(ctx, w.podName()); err != nil {
 			return err
 		}
@@ -33,8 +33,8 @@ func (p *Pods) report(ctx context.Context, w workload, amiss error) error {
 		return p.reportWorkload(ctx, w, 0, 0)
 	}
 	seen := state{since: time.Now()}
-	if is != nil {
-		seen = is.look()
+	if running != nil {
+		seen = running.currentState()
 	}
 	if err := p.reportPod(ctx, w, seen, amiss); err != nil {
 		return err
@@ -56,21 +56,21 @@ func (p *Pods) forget(ctx context.Context, name types.NamespacedName) error {
 }
 
 func (p *Pods) reportPod(ctx context.Context, w workload, seen state, amiss error) error {
-	var is corev1.Pod
-	err := p.cfg.Client.Get(ctx, w.podName(), &is)
+	var current corev1.Pod
+	err := p.cfg.Client.Get(ctx, w.podName(), &current)
 	if apierrors.IsNotFound(err) {
-		is = newPodObject(w)
-		err = p.cfg.Client.Create(ctx, &is)
+		current = newPodObject(w)
+		err = p.cfg.Client.Create(ctx, &current)
 	}
 	if err != nil {
 		return err
 	}
-	status := p.podStatus(w, seen, amiss, is.CreationTimestamp)
-	if equality.Semantic.DeepEqual(is.Status, status) {
+	status := p.podStatus(w, seen, amiss, current.CreationTimestamp)
+	if equality.Semantic.DeepEqual(current.Status, status) {
 		return nil
 	}
-	is.Status = status
-	return p.cfg.Client.Status().Update(ctx, &is)
+	current.Status = status
+	return p.cfg.Client.Status().Update(ctx, &current)
 }
 
 func newPodObject(w workload) corev1.Pod {

@@ -87,7 +87,7 @@ func (p *Pods) Run(ctx context.Context) {
 		go p.follow(ctx, list)
 	}
 	for {
-		if err := p.look(ctx, alive); err != nil && ctx.Err() == nil {
+		if err := p.reconcile(ctx, alive); err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn("cannot reconcile the workloads; retrying", "error", err)
 			p.changedSoon(ctx)
 		}
@@ -136,8 +136,8 @@ func (p *Pods) follow(ctx context.Context, list client.ObjectList) {
 	}
 }
 
-// look brings what runs in line with the workloads, and says what is seen.
-func (p *Pods) look(ctx, alive context.Context) error {
+// reconcile brings what runs in line with the workloads, and says what is seen.
+func (p *Pods) reconcile(ctx, alive context.Context) error {
 	var sets appsv1.StatefulSetList
 	var deployments appsv1.DeploymentList
 	var jobs batchv1.JobList
@@ -199,8 +199,8 @@ func (p *Pods) Lacks() (lacks []string) {
 	if !looked {
 		return []string{"its programs"}
 	}
-	for name, is := range p.all() {
-		if now := is.look(); !now.ready && !is.pod.once {
+	for name, running := range p.all() {
+		if now := running.currentState(); !now.ready && !running.pod.once {
 			lacks = append(lacks, strings.TrimSuffix(fmt.Sprintf("pod %q: %s", name.Name, now.failed), ": "))
 		}
 	}
@@ -237,9 +237,9 @@ func (p *Pods) ensure(ctx context.Context, w workload, secrets map[string]map[st
 	if !known {
 		return fmt.Errorf("container %q is not a program of this process", wanted.program)
 	}
-	if is := p.of(wanted.name); is != nil {
-		if is.pod.revision == wanted.revision {
-			return is.mount(wanted.files)
+	if running := p.of(wanted.name); running != nil {
+		if running.pod.revision == wanted.revision {
+			return running.mount(wanted.files)
 		}
 		p.end(wanted.name)
 	}
@@ -269,12 +269,12 @@ func (p *Pods) clear(folder string) {
 
 // end stops a pod, waits until it has ended and removes its files.
 func (p *Pods) end(name types.NamespacedName) {
-	is := p.of(name)
-	if is == nil {
+	running := p.of(name)
+	if running == nil {
 		return
 	}
-	is.stop()
-	<-is.done
+	running.stop()
+	<-running.done
 	p.clear(filesOf(p.cfg.Folder, name))
 	p.mu.Lock()
 	delete(p.running, name)
@@ -285,8 +285,8 @@ func (p *Pods) end(name types.NamespacedName) {
 func (p *Pods) stopAll() {
 	for _, last := range []bool{false, true} {
 		var group sync.WaitGroup
-		for name, is := range p.all() {
-			if slices.Contains(p.cfg.Last, is.pod.program) == last {
+		for name, running := range p.all() {
+			if slices.Contains(p.cfg.Last, running.pod.program) == last {
 				group.Go(func() { p.end(name) })
 			}
 		}
@@ -298,8 +298,8 @@ func (p *Pods) all() map[types.NamespacedName]*process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := map[types.NamespacedName]*process{}
-	for name, is := range p.running {
-		all[name] = is
+	for name, running := range p.running {
+		all[name] = running
 	}
 	return all
 }
@@ -307,8 +307,8 @@ func (p *Pods) all() map[types.NamespacedName]*process {
 // Health are the addresses at which programs serve health and metrics, by the names of their pods.
 func (p *Pods) Health() map[types.NamespacedName]string {
 	all := map[types.NamespacedName]string{}
-	for name, is := range p.all() {
-		if at := is.look().health; at != "" {
+	for name, running := range p.all() {
+		if at := running.currentState().health; at != "" {
 			all[name] = at
 		}
 	}
@@ -318,9 +318,9 @@ func (p *Pods) Health() map[types.NamespacedName]string {
 // Alive returns an error if a running program does not answer before ctx ends, or says that it cannot continue. A program that has ended,
 // and is started again, causes no error, nor does one that does not listen yet, nor one that runs apart.
 func (p *Pods) Alive(ctx context.Context) error {
-	for name, is := range p.all() {
-		at := is.look().health
-		if at == "" || slices.Contains(p.cfg.Apart, is.pod.program) {
+	for name, running := range p.all() {
+		at := running.currentState().health
+		if at == "" || slices.Contains(p.cfg.Apart, running.pod.program) {
 			continue
 		}
 		if err := answers(ctx, at); err != nil {

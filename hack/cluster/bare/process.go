@@ -59,14 +59,14 @@ func (c *Cluster) pid(name string) int {
 	if err != nil {
 		return 0
 	}
-	var was identity
-	if json.Unmarshal(body, &was) != nil {
+	var recorded identity
+	if json.Unmarshal(body, &recorded) != nil {
 		return 0
 	}
-	if is, err := identify(was.PID); err != nil || is != was {
+	if current, err := identify(recorded.PID); err != nil || current != recorded {
 		return 0
 	}
-	return was.PID
+	return recorded.PID
 }
 
 func (c *Cluster) remember(name string, pid int) error {

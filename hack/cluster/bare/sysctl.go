@@ -25,15 +25,15 @@ func (c *Cluster) saveSysctls() error {
 	if _, err := os.Stat(c.sysctlPath()); err == nil {
 		return nil
 	}
-	was := map[string]string{}
+	before := map[string]string{}
 	for _, name := range kubeletSysctls {
 		value, err := os.ReadFile(filepath.Join("/proc/sys", name))
 		if err != nil {
 			return fmt.Errorf("remember a sysctl: %w", err)
 		}
-		was[name] = strings.TrimSpace(string(value))
+		before[name] = strings.TrimSpace(string(value))
 	}
-	body, err := json.MarshalIndent(was, "", "  ")
+	body, err := json.MarshalIndent(before, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -50,11 +50,11 @@ func (c *Cluster) restoreSysctls() error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	was := map[string]string{}
+	before := map[string]string{}
 	if err == nil {
-		err = json.Unmarshal(body, &was)
+		err = json.Unmarshal(body, &before)
 	}
-	for name, value := range was {
+	for name, value := range before {
 		err = errors.Join(err, os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0o644))
 	}
 	if err != nil {

@@ -78,10 +78,10 @@ func (d digests) addTrailer(h http.Header) error {
 }
 
 // check returns an error where a digest is another.
-func (d digests) check(is wire.Digest) error {
+func (d digests) check(arrived wire.Digest) error {
 	for name, said := range d {
-		if said != is {
-			return fmt.Errorf("%s says sha-256 %s, and the bytes that arrived have %s", name, said, is)
+		if said != arrived {
+			return fmt.Errorf("%s says sha-256 %s, and the bytes that arrived have %s", name, said, arrived)
 		}
 	}
 	return nil

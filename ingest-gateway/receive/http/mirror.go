@@ -119,7 +119,7 @@ func (q *request) receiveMirrored(m wire.MirroredObject) {
 		return
 	}
 	archive, in := q.server.cfg.Archive, q.listener.Instrument
-	if !q.mayBegin() || m.Origin == nil && q.known(m.Path, wanted) {
+	if !q.mayBegin() || m.Origin == nil && q.answerKnown(m.Path, wanted) {
 		return
 	}
 	q.take("", wanted, size, func(wake func()) *store.Object {

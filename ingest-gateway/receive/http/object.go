@@ -34,7 +34,7 @@ func (q *request) receive(name string) {
 		q.refuseUnread(wire.CauseEmpty, nil)
 		return
 	}
-	if !q.mayBegin() || q.refusedEarly(name, wanted) || name != "" && q.known(name, wanted) {
+	if !q.mayBegin() || q.refusedEarly(name, wanted) || name != "" && q.answerKnown(name, wanted) {
 		return
 	}
 	q.take(name, wanted, anySize, func(wake func()) *store.Object {
@@ -67,11 +67,11 @@ func (q *request) take(name string, wanted digests, size int64, begin func(wake 
 		q.refuse(wire.CauseBadRequest, o.Size(), err)
 		return
 	}
-	switch is := o.Size(); {
-	case size != anySize && is != size:
+	switch arrived := o.Size(); {
+	case size != anySize && arrived != size:
 		o.Abort(wire.CauseDigestMismatch)
-		q.refuse(wire.CauseDigestMismatch, is, fmt.Errorf("%s says %d bytes, and %d arrived", wire.HeaderRecord, size, is))
-	case is == 0 && size != 0:
+		q.refuse(wire.CauseDigestMismatch, arrived, fmt.Errorf("%s says %d bytes, and %d arrived", wire.HeaderRecord, size, arrived))
+	case arrived == 0 && size != 0:
 		o.Abort(wire.CauseEmpty)
 		q.refuse(wire.CauseEmpty, 0, nil)
 	default:
@@ -167,9 +167,9 @@ func mediaTypeOf(h http.Header) (string, error) {
 	return said, nil
 }
 
-// known answers a request that waits for "100 Continue" if the claim of the name and the store
+// answerKnown answers a request that waits for "100 Continue" if the claim of the name and the store
 // decide how it ends: so no client sends what is there already or will be refused.
-func (q *request) known(name string, wanted digests) bool {
+func (q *request) answerKnown(name string, wanted digests) bool {
 	digest, said := wanted.sha256()
 	if !said || !strings.EqualFold(q.r.Header.Get("Expect"), "100-continue") {
 		return false

@@ -401,7 +401,7 @@ func (q *request) finishUpload(u *upload, status int, said *wire.Digest) {
 			q.failUploadBy(err)
 			return
 		}
-		if err := u.stands(q.server.ctx, done); err != nil {
+		if err := u.checkStands(q.server.ctx, done); err != nil {
 			q.failUploadBy(err)
 			return
 		}
@@ -441,13 +441,13 @@ func (q *request) finishUpload(u *upload, status int, said *wire.Digest) {
 		q.refuse(of.causeOf(err), u.info.Length, err)
 		return
 	}
-	u.finished(q.server.ctx, kept.Record)
+	u.markFinished(q.server.ctx, kept.Record)
 	q.server.metrics.uploads.WithLabelValues(q.name(), "finished").Inc()
 	q.receiptOfUpload(status, kept)
 }
 
-func otherObject(said, is wire.Digest) error {
-	return fmt.Errorf("Repr-Digest said sha-256 %s, but the bytes that arrived have %s: start the upload again", said, is)
+func otherObject(said, arrived wire.Digest) error {
+	return fmt.Errorf("Repr-Digest said sha-256 %s, but the bytes that arrived have %s: start the upload again", said, arrived)
 }
 
 // failOther answers that an upload's object is another than its sender said. If only the

@@ -196,8 +196,8 @@ func (u *upload) create(ctx context.Context) error {
 	return err
 }
 
-// finished notes which object the upload became, and removes its bytes.
-func (u *upload) finished(ctx context.Context, r wire.Record) {
+// markFinished notes which object the upload became, and removes its bytes.
+func (u *upload) markFinished(ctx context.Context, r wire.Record) {
 	data, err := wire.Encode(wire.UploadDone{ID: r.ID, Digest: r.Digest})
 	if err == nil {
 		err = u.put(ctx, wire.UploadDoneKey(u.server.cfg.Site, u.instrument, u.id), data)
@@ -219,9 +219,9 @@ func (u *upload) done(ctx context.Context) (wire.UploadDone, error) {
 	return wire.Decode[wire.UploadDone](data)
 }
 
-// stands returns nil where the object that the upload became is still in the store, or
+// checkStands returns nil where the object that the upload became is still in the store, or
 // was purged. Errors: errNoUpload where the store lost it, errWaits, of the store.
-func (u *upload) stands(ctx context.Context, done wire.UploadDone) error {
+func (u *upload) checkStands(ctx context.Context, done wire.UploadDone) error {
 	cfg := &u.server.cfg
 	if u.info.Name == "" {
 		stands, known, err := cfg.Archive.Stands(ctx, u.instrument, done.ID, done.Digest)

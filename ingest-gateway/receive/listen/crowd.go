@@ -136,11 +136,11 @@ func (c *crowd) oldestOf(m *member) (oldest *member) {
 	return oldest
 }
 
-// yields returns the member that gives way to a newcomer, of whose address held are there in
+// yieldingMember returns the member that gives way to a newcomer, of whose address held are there in
 // all: the oldest of the address that has the most, unless the newcomer's would then have more.
 // So of several addresses that ask each comes to as many as the others, and one has
 // half at most beside another. It returns nil where none gives way.
-func (c *crowd) yields(held int) *member {
+func (c *crowd) yieldingMember(held int) *member {
 	if oldest, count := c.heaviest(); count > held+1 {
 		return oldest
 	}

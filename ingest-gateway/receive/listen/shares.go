@@ -94,7 +94,7 @@ func (of *share) yieldsTo(newcomer *Entry, now time.Time) *Entry {
 		}
 	}
 	held = max(held, of.waiting.count(&newcomer.member))
-	if m := of.waiting.yields(held); m != nil {
+	if m := of.waiting.yieldingMember(held); m != nil {
 		return m.owner.(*Entry)
 	}
 	after := slowAfter

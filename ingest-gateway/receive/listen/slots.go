@@ -86,7 +86,7 @@ func (s *Slots) Acquire(ctx context.Context, source netip.AddrPort, evict func()
 	}
 	s.held.Add(1)
 	s.mu.Lock()
-	gone := s.tooMany(slot)
+	gone := s.slotOverLimit(slot)
 	slot.join(&s.unidentified)
 	s.mu.Unlock()
 	if gone != nil {
@@ -111,9 +111,9 @@ func slotOf(m *member) *Slot {
 	return m.owner.(*Slot)
 }
 
-// tooMany returns the unidentified connection that is closed for another one,
+// slotOverLimit returns the unidentified connection that is closed for another one,
 // nil where none need be. The mutex is held.
-func (s *Slots) tooMany(newcomer *Slot) *Slot {
+func (s *Slots) slotOverLimit(newcomer *Slot) *Slot {
 	if s.unidentified.count(&newcomer.member) >= s.maxOfOne {
 		return slotOf(s.unidentified.oldestOf(&newcomer.member))
 	}
@@ -137,7 +137,7 @@ func (s *Slots) victim(newcomer *Slot) *Slot {
 	case idle != nil:
 		return slotOf(idle)
 	default:
-		return slotOf(s.served.yields(s.served.count(&newcomer.member)))
+		return slotOf(s.served.yieldingMember(s.served.count(&newcomer.member)))
 	}
 }
 

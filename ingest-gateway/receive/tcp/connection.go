@@ -146,7 +146,7 @@ func (c *connection) finish() {
 		c.abort(wire.CauseDisplaced, nil)
 		return
 	}
-	c.object.CameTo(c.listener.Name, c.port, c.stoodIn(false))
+	c.object.CameTo(c.listener.Name, c.port, c.framingOf(false))
 	c.object.Whole(c.completeness(false))
 	receipt, receivedAt, err := c.object.Commit(c.server.ctx)
 	if err != nil {

@@ -152,7 +152,7 @@ func readFull(in input, into []byte, have int) error {
 func readFirstLine(in input) error {
 	for line := make([]byte, 0, maxFirstLine); len(line) < cap(line) && !bytes.Contains(line, []byte{lf}); {
 		n, err := in.read(line[len(line):cap(line)])
-		if is := (*cut)(nil); errors.As(err, &is) && is.cause == wire.CauseWrongProtocol {
+		if why := (*cut)(nil); errors.As(err, &why) && why.cause == wire.CauseWrongProtocol {
 			return err
 		}
 		if err != nil {

@@ -34,7 +34,7 @@ func TestQuietForHours(t *testing.T) {
 		for range 8 { // a day of objects, each an hour late at most
 			for range 4 {
 				time.Sleep(time.Hour)
-				if err := c.ended(); err != nil {
+				if err := c.checkEnded(); err != nil {
 					t.Fatalf("after %v it is cut off: %v", time.Since(connected), err)
 				}
 				if !c.deadline().After(time.Now()) {
@@ -45,19 +45,19 @@ func TestQuietForHours(t *testing.T) {
 		}
 		c.receipts.slots <- struct{}{} // it waits for a receipt: we are late
 		time.Sleep(7 * time.Hour)
-		if err := c.ended(); err != nil {
+		if err := c.checkEnded(); err != nil {
 			t.Errorf("while it waits for a receipt: %v", err)
 		}
 		<-c.receipts.slots
 		time.Sleep(time.Until(c.deadline()))
-		if err := c.ended(); !errors.Is(err, errLeave) {
+		if err := c.checkEnded(); !errors.Is(err, errLeave) {
 			t.Errorf("silent for twice its cadence: %v", err)
 		}
 		c.began = time.Now() // within an object no sender may be silent for long
 		c.heard = c.began
 		time.Sleep(time.Minute)
 		var end *cut
-		if err := c.ended(); !errors.As(err, &end) || end.cause != wire.CauseStalled {
+		if err := c.checkEnded(); !errors.As(err, &end) || end.cause != wire.CauseStalled {
 			t.Errorf("silent within an object: %v", err)
 		}
 	})

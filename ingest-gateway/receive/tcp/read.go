@@ -56,7 +56,7 @@ func (c *connection) fill(limit int64, ahead []byte) (got []byte, n int, err err
 	for {
 		// The order matters: an interrupting goroutine sets its mark first and the deadline then.
 		c.setDeadline()
-		if err := c.ended(); err != nil {
+		if err := c.checkEnded(); err != nil {
 			return nil, 0, err
 		}
 		if c.object.Asked() {
@@ -151,7 +151,7 @@ func (c *connection) put(b []byte) error {
 func (c *connection) read(into []byte) (int, error) {
 	for {
 		c.setDeadline()
-		if err := c.ended(); err != nil {
+		if err := c.checkEnded(); err != nil {
 			return 0, err
 		}
 		n, err := c.transport.read(into)
@@ -171,7 +171,7 @@ func (c *connection) read(into []byte) (int, error) {
 func (c *connection) await() error {
 	for {
 		c.setDeadline()
-		if err := c.ended(); err != nil {
+		if err := c.checkEnded(); err != nil {
 			return err
 		}
 		err := c.transport.readable()
@@ -200,7 +200,7 @@ func (c *connection) between() { c.began, c.skipping = time.Time{}, false }
 // errLeave, *cut.
 func (c *connection) begin() error {
 	listener, refusal := c.server.cfg.Registry.Identify(c.claim)
-	if c.draining.Load() || refusal.Cause != "" || !goesOn(c.accepted, listener) {
+	if c.draining.Load() || refusal.Cause != "" || !mayContinue(c.accepted, listener) {
 		// The bytes of the object that were read are few; its sender has no receipt and
 		// sends it again, over a connection that is checked again.
 		c.between()
@@ -222,9 +222,9 @@ func (c *connection) begin() error {
 	return nil
 }
 
-// goesOn says whether a connection that was accepted for one listener may carry
+// mayContinue says whether a connection that was accepted for one listener may carry
 // objects of another: the same instrument's, framed and receipted alike.
-func goesOn(accepted, now *intake.Listener) bool {
+func mayContinue(accepted, now *intake.Listener) bool {
 	return now == accepted || now.Instrument.UID == accepted.Instrument.UID && now.Instrument.Name == accepted.Instrument.Name &&
 		now.Framing == accepted.Framing && now.CloseReceipt == accepted.CloseReceipt && now.TLS == accepted.TLS
 }
@@ -234,13 +234,13 @@ func (c *connection) end(framed bool) {
 	o := c.object
 	c.object = nil
 	c.between()
-	o.CameTo(c.listener.Name, c.port, c.stoodIn(framed))
+	o.CameTo(c.listener.Name, c.port, c.framingOf(framed))
 	o.Whole(c.completeness(framed))
 	c.receipts.commit(o)
 }
 
-// stoodIn says what stood around the bytes of an object.
-func (c *connection) stoodIn(framed bool) string {
+// framingOf says what stood around the bytes of an object.
+func (c *connection) framingOf(framed bool) string {
 	if framed {
 		return c.listener.Framing
 	}
@@ -256,8 +256,8 @@ func (c *connection) skip(cause wire.Cause) {
 	c.receipts.refuse(cause, size, nil, true)
 }
 
-// ended says why reading ends now, if it does: errPause, errLeave, *cut.
-func (c *connection) ended() error {
+// checkEnded says why reading ends now, if it does: errPause, errLeave, *cut.
+func (c *connection) checkEnded() error {
 	now := time.Now()
 	switch framed := c.receipts != nil; {
 	case c.server.ctx.Err() != nil:
@@ -267,7 +267,7 @@ func (c *connection) ended() error {
 	case c.displaced.Load():
 		return &cut{cause: wire.CauseDisplaced}
 	case c.began.IsZero():
-		return c.quiet(now)
+		return c.checkQuiet(now)
 	case !framed && c.draining.Load() && c.object.Size() == 0:
 		return &cut{cause: wire.CauseDraining}
 	case now.Sub(c.began) >= c.listener.MaxAge:
@@ -285,8 +285,8 @@ func (c *connection) ended() error {
 	}
 }
 
-// quiet says whether the connection ends between two objects.
-func (c *connection) quiet(now time.Time) error {
+// checkQuiet says whether the connection ends between two objects.
+func (c *connection) checkQuiet(now time.Time) error {
 	switch {
 	case c.draining.Load():
 		return errLeave

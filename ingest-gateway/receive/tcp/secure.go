@@ -91,11 +91,11 @@ func (s *secure) read(into []byte) (int, error) {
 		return 1 + max(s.readNow(into[1:]), 0), nil // the next read reports the end again
 	}
 	n, err := s.Read(into)
-	return n, s.sorted(err)
+	return n, s.classifyEnd(err)
 }
 
-// sorted distinguishes an end that the sender signed from one that anyone could forge.
-func (s *secure) sorted(err error) error {
+// classifyEnd distinguishes an end that the sender signed from one that anyone could forge.
+func (s *secure) classifyEnd(err error) error {
 	switch {
 	case errors.Is(err, io.EOF) && s.socket.finished, errors.Is(err, io.ErrUnexpectedEOF):
 		return &cut{wire.CauseTruncated, errNoCloseNotify}
@@ -119,7 +119,7 @@ func (s *secure) readable() error {
 	if s.have {
 		return nil
 	}
-	return s.sorted(err)
+	return s.classifyEnd(err)
 }
 
 func (s *secure) readNow(into []byte) int {

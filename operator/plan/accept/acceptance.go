@@ -345,7 +345,7 @@ func (c claims) holder(gateway, instrument string, listener *v1alpha1.Listener) 
 		case other.encryptsOtherwise(listener):
 			return other, true
 		case listener.Protocol == v1alpha1.ListenerHTTP && other.instrument != instrument:
-		case overlap(wanted, other.prefixes) && !other.apart(listener):
+		case overlap(wanted, other.prefixes) && !other.isToldApart(listener):
 			return other, true
 		}
 	}

@@ -148,17 +148,17 @@ func selection(feed *v1alpha1.Feed, v FeedVerdict, consumer *v1alpha1.FeedConsum
 		notices = notices && slices.Contains(filter.MessageTypes, v1alpha1.MessageNotices)
 		telemetry = telemetry && slices.Contains(filter.MessageTypes, v1alpha1.MessageTelemetry)
 	}
-	channels, any := both(feed.Spec.Channels, filter.Channels)
+	channels, any := intersectNames(feed.Spec.Channels, filter.Channels)
 	is := ConsumerVerdict{Notices: notices, Telemetry: telemetry && any, Channels: channels}
-	is.Instruments, _ = both(v.Instruments, filter.InstrumentNames)
+	is.Instruments, _ = intersectNames(v.Instruments, filter.InstrumentNames)
 	if len(v.Instruments) == 0 || !is.Notices && !is.Telemetry {
 		is.Instruments = nil
 	}
 	return is
 }
 
-// both returns the intersection of two lists, in which an empty list selects all, and false if the intersection is empty.
-func both(a, b []string) (all []string, any bool) {
+// intersectNames returns the intersection of two lists, in which an empty list selects all, and false if the intersection is empty.
+func intersectNames(a, b []string) (all []string, any bool) {
 	switch {
 	case len(a) == 0:
 		all = inOrder(b)

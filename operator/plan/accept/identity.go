@@ -182,8 +182,8 @@ func salt(uid types.UID, secret *corev1.Secret, key string, line int) []byte {
 	return sum[:saltSize]
 }
 
-// apart returns whether two listeners with an address in common are distinguished by the certificates of their senders.
-func (c claim) apart(listener *v1alpha1.Listener) bool {
+// isToldApart returns whether two listeners with an address in common are distinguished by the certificates of their senders.
+func (c claim) isToldApart(listener *v1alpha1.Listener) bool {
 	names := CertificateNames(listener)
 	return len(names) > 0 && len(c.certificates) > 0 &&
 		!slices.ContainsFunc(names, func(n string) bool { return slices.Contains(c.certificates, n) })

@@ -165,7 +165,7 @@ func (in mirrorApplication) accepted() string {
 // maxNamed is how many Instruments a message names.
 const maxNamed = 5
 
-func named(names []string) string {
+func listNames(names []string) string {
 	if more := len(names) - maxNamed; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
 	}
@@ -178,7 +178,7 @@ func (in mirrorApplication) selects() finding.Finding {
 	mirrored := len(in.selected) - len(in.restricted)
 	closed := ""
 	if len(in.restricted) > 0 {
-		closed = fmt.Sprintf("; not mirrored, since access.archive is Restricted and access.readers lacks %s: %s", MirrorReader(in.mirror.Name), named(in.restricted))
+		closed = fmt.Sprintf("; not mirrored, since access.archive is Restricted and access.readers lacks %s: %s", MirrorReader(in.mirror.Name), listNames(in.restricted))
 	}
 	switch {
 	case mirrored > 0:

@@ -64,7 +64,7 @@ func newOurs(s *Scenario, levels []surge.Level) *ours {
 func (o *ours) Decide(now time.Time, seen Seen) int32 {
 	o.loop.Add(autoscale.Load{At: now, Total: seen.Load, Because: autoscale.Throughput})
 	asked := o.loop.Decide(now, seen.Ready)
-	o.look(now)
+	o.decideLevel(now)
 	least := max(MinPods, o.state.Floor(pool).Replicas)
 	if from := [2]int32{asked.Replicas, least}; from != o.scaled {
 		scale := autoscale.Scale{Asked: autoscale.Count{Replicas: from[0]}, Floor: autoscale.Count{Replicas: from[1]}, Ceiling: autoscale.Count{Replicas: MaxPods}}
@@ -73,14 +73,14 @@ func (o *ours) Decide(now time.Time, seen Seen) int32 {
 	return o.replicas
 }
 
-// look decides the level when the operator does: when a source has news, and when the last decision said so.
-func (o *ours) look(now time.Time) {
+// decideLevel decides the level when the operator does: when a source has news, and when the last decision said so.
+func (o *ours) decideLevel(now time.Time) {
 	if o.levels == nil {
 		return
 	}
 	changed := !o.again.IsZero() && !now.Before(o.again)
 	for i := range o.sources {
-		if n := o.sources[i].told(now); n != o.told[i] {
+		if n := o.sources[i].visibleCount(now); n != o.told[i] {
 			o.told[i], changed = n, true
 		}
 	}

@@ -35,8 +35,8 @@ func windSource(q surge.Quantity, samples []surge.Sample, outages ...Span) Sourc
 	return Source{Quantity: q, Name: "rtsw", StaleAfter: 15 * time.Minute, Late: 2 * time.Minute, Samples: samples, Outages: outages}
 }
 
-// told returns how many samples are visible.
-func (s *Source) told(now time.Time) int {
+// visibleCount returns how many samples are visible.
+func (s *Source) visibleCount(now time.Time) int {
 	for _, o := range s.Outages {
 		if o.has(now) {
 			now = o.From

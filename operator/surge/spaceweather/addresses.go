@@ -28,9 +28,9 @@ func (f *fetcher) redirected(q *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// judged returns the check of each address that a connection is made to, for a declared host. A user who may declare a Site must not get at
+// addressCheck returns the check of each address that a connection is made to, for a declared host. A user who may declare a Site must not get at
 // the credentials of the operator's node.
-func judged(host string) func(network, address string, _ syscall.RawConn) error {
+func addressCheck(host string) func(network, address string, _ syscall.RawConn) error {
 	may := egress.Host(host)
 	return func(network, address string, raw syscall.RawConn) error {
 		err := may.Control(network, address, raw)

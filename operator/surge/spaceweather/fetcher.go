@@ -67,7 +67,7 @@ func shown(u *url.URL) string {
 // transport connects to addresses to which a declared host may lead. Requests are minutes apart, so each has a connection of its own; and
 // no proxy is used, because the resolved addresses of a name could not be judged behind it.
 func transport(host string, resolver *net.Resolver) *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: judged(host), Resolver: resolver}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: addressCheck(host), Resolver: resolver}
 	return &http.Transport{
 		DialContext: dialer.DialContext, DisableKeepAlives: true, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,

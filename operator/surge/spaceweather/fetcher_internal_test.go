@@ -353,7 +353,7 @@ func TestReach(t *testing.T) {
 		{"weather.monitoring.svc", "169.254.169.254", false},
 		{"svc.example.org", "10.96.0.12", false},
 	} {
-		if got := judged(c.host)("tcp", net.JoinHostPort(c.address, "443"), nil) == nil; got != c.may {
+		if got := addressCheck(c.host)("tcp", net.JoinHostPort(c.address, "443"), nil) == nil; got != c.may {
 			t.Errorf("%s to %s: %v", c.host, c.address, got)
 		}
 	}

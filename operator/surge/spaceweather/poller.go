@@ -134,7 +134,7 @@ func (p *Poller) take(answer Answer, err error) {
 		if p.failures == 1 {
 			p.state.FailingSince = now
 		}
-		if is := said(p.cfg.Name, err); !sameError(was, is) {
+		if is := errorText(p.cfg.Name, err); !sameError(was, is) {
 			p.state.Error = is
 			p.cfg.Log.Warn("cannot read a source of space weather", "source", p.cfg.Name, "error", is)
 		}
@@ -167,8 +167,8 @@ func (p *Poller) take(answer Answer, err error) {
 // maxError bounds the text that a server can write into a status, by way of a header or of an answer that is not HTTP.
 const maxError = 1000
 
-// said is an error of a source as statuses and logs have it.
-func said(source string, err error) string {
+// errorText is an error of a source as statuses and logs have it.
+func errorText(source string, err error) string {
 	text := wire.SaidText(fmt.Sprintf("source %s: %v", source, err))
 	if len(text) <= maxError {
 		return text

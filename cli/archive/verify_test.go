@@ -3,10 +3,13 @@
 package archive
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"strings"
 	"testing"
 
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/pack"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -101,5 +104,38 @@ func TestVerifyForeign(t *testing.T) {
 			t.Errorf("rebuild: %q", notes)
 		}
 		names(out)
+	}
+}
+
+// Members of a pack that its gateway reports as failed are not unlisted: no sender has a receipt for them, and the archivist removes the pack.
+func TestVerifyFailedPack(t *testing.T) {
+	f := newFixture(t, testenv.MinIOOptions{})
+	server := testenv.NATS(t, testenv.NATSOptions{})
+	js := server.JetStream(t)
+	testenv.CreateSite(t, js, site)
+	key := wire.PackKey(site, noon, "gateway-0", "one", 1)
+	var data bytes.Buffer
+	w := pack.NewWriter(key, &data)
+	r := f.frame
+	r.ID, r.Key = "", ""
+	r.Digest, r.Size = sha256.Sum256([]byte("not confirmed")), int64(len("not confirmed"))
+	if _, err := w.Add(notice("allsky-1", r), strings.NewReader("not confirmed")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.store.Put(t.Context(), key, bytes.NewReader(data.Bytes()), int64(data.Len()), objectstore.PutOptions{Metadata: map[string]string{wire.MetadataMembers: "1"}}); err != nil {
+		t.Fatal(err)
+	}
+	flags := append([]string{"--scratch-dir", t.TempDir(), "--age", "0s", "--nats-servers", server.URL()}, f.flags(t)...)
+	if out, _, err := run(t, append([]string{"verify", "--instrument", "allsky-1"}, flags...)...); err == nil || !strings.Contains(out, "Unlisted") || !strings.Contains(out, key) {
+		t.Errorf("a pack that nobody lists: %q, %v", out, err)
+	}
+	putValue(t, js, wire.StatusBucket(site), wire.FailedPacksKey("gateway-0"), wire.FailedPacks{Gateway: "gateway-0", Packs: []string{key}})
+	for _, command := range [][]string{{"verify", "--instrument", "allsky-1"}, {"rebuild", "--dry-run", "--instrument", "allsky-1"}} {
+		if out, notes, err := run(t, append(command, flags...)...); err != nil || strings.Contains(out, "Unlisted") || !strings.Contains(notes, "gateways report 1 packs as failed") {
+			t.Errorf("%s: %q, %q, %v", command[0], out, notes, err)
+		}
 	}
 }

@@ -21,6 +21,9 @@ import (
 // Large is an object that comes in parts of PartSize, in any order. If a run is killed, the parts that came are kept, except for the
 // last noteEvery parts and those that are on their way. Its methods may be called from several goroutines.
 type Large struct {
+	// Before is called when the bytes are known to be the object's, before its file gets its path. Optional.
+	Before func() error
+
 	of         *Folder
 	instrument string
 	entry      *mirrorindex.Entry
@@ -180,6 +183,9 @@ func (l *Large) Finish() error {
 		return errors.Join(&DigestError{l.entry.Path, size, l.entry.Size, digest, l.entry.Digest}, l.file.Close(), l.remove())
 	}
 	err = errors.Join(l.file.Close(), l.of.root.Chtimes(l.name, l.entry.ReceivedAt, l.entry.ReceivedAt))
+	if err == nil && l.Before != nil {
+		err = l.Before()
+	}
 	name := l.of.fileName(l.instrument, l.entry)
 	if err == nil {
 		err = l.of.mkdir(filepath.Dir(name))

@@ -46,6 +46,9 @@ func CheckPath(instrument, path string) error {
 // Writer puts objects into a folder. It is for one goroutine: it keeps open the folder that
 // the last object came into.
 type Writer struct {
+	// Before is called when an object's bytes are known to be its own, before its file gets its path. Optional.
+	Before func(instrument string, e *mirrorindex.Entry) error
+
 	of  *Folder
 	dir string
 	at  *os.File
@@ -87,6 +90,11 @@ func (w *Writer) Put(instrument string, e *mirrorindex.Entry, data []byte) error
 	}
 	if err := CheckPath(instrument, e.Path); err != nil {
 		return err
+	}
+	if w.Before != nil {
+		if err := w.Before(instrument, e); err != nil {
+			return err
+		}
 	}
 	name := filepath.Join(instrument, e.Path)
 	err := w.place(name, data, e.ReceivedAt)

@@ -70,6 +70,13 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 	}
 	held := make([][]int, len(b.Parts))
 	var aside []setAside
+	w.Before = func(instrument string, e *mirrorindex.Entry) error {
+		file, err := p.setAside(instrument, e)
+		if file != nil {
+			aside = append(aside, *file)
+		}
+		return err
+	}
 	var buffer []byte // of the largest object so far, LargeFrom at most
 	err := p.Source.Objects(ctx, p.site, b.Questions, b.Bytes, func(instrument, path, id string, size int64, body io.Reader) error {
 		at, is := open[instrument+"/"+id]
@@ -86,15 +93,8 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 		if _, err := io.ReadFull(body, buffer[:size]); err != nil {
 			return err
 		}
-		file, err := p.setAside(instrument, e)
-		if err == nil {
-			err = w.Put(instrument, e, buffer[:size])
-		}
-		if err != nil {
+		if err := w.Put(instrument, e, buffer[:size]); err != nil {
 			return p.skipObject(err, instrument, path)
-		}
-		if file != nil {
-			aside = append(aside, *file)
 		}
 		delete(open, instrument+"/"+id)
 		held[at.part] = append(held[at.part], at.line)
@@ -239,9 +239,10 @@ func (p *run) parts(ctx context.Context, l *folder.Large, d *day, e *mirrorindex
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	aside, err := p.setAside(instrument, e)
-	if err != nil {
-		return errors.Join(err, l.Close())
+	var aside *setAside
+	l.Before = func() (err error) {
+		aside, err = p.setAside(instrument, e)
+		return err
 	}
 	if err := l.Finish(); err != nil || aside == nil {
 		return err

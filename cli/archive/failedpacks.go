@@ -39,7 +39,8 @@ func (s *survey) readFailed(ctx context.Context, b *backend.Backend) error {
 		return fmt.Errorf("read which packs gateways report as failed: %w", err)
 	}
 	if len(s.failed) > 0 {
-		fmt.Fprintf(s.notes, "gateways report %d packs as failed: they are not compared, because no sender has a receipt for what only they hold, and the archivist removes those that are in the bucket\n", len(s.failed))
+		fmt.Fprintf(s.notes, "gateways report %d packs as failed: they are not compared, because no sender has a receipt for what only they hold, "+
+			"and the archivist removes those that are in the bucket\n", len(s.failed))
 	}
 	return nil
 }

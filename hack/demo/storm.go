@@ -220,7 +220,8 @@ func (d *demo) watchStorm(ctx context.Context, began time.Time, readers *readers
 			return nil, err
 		}
 		seen = append(seen, current)
-		fmt.Printf("%-6s %5s %-7s %-7s %-7s %7.0f %8d %7d %9d\n", clock(current.since), current.kp, current.level, current.floor, current.ready, current.asked.perSecond(), current.asked.refused, current.asked.failed, current.receipts)
+		fmt.Printf("%-6s %5s %-7s %-7s %-7s %7.0f %8d %7d %9d\n", clock(current.since), current.kp, current.level, current.floor, current.ready,
+			current.asked.perSecond(), current.asked.refused, current.asked.failed, current.receipts)
 		if !told && current.level == stormLevel && current.hasGrown() {
 			told = true
 			if err := d.show(ctx, d.kubectl, "get", "site", "demo"); err != nil {

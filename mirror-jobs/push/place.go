@@ -155,7 +155,8 @@ func (r *run) formerPlace(ctx context.Context, name string) (*place, error) {
 		}
 	}
 	if other := r.takenBy(stored); found && p.server != r.server && other != "" {
-		p.taken, p.refused = true, fmt.Errorf("its folder now belongs to the MirrorPartner %q, which may have brought this copy: remove it there by hand, if that MirrorPartner is not to have it", other)
+		p.taken, p.refused = true, fmt.Errorf("its folder now belongs to the MirrorPartner %q, which may have brought this copy: "+
+			"remove it there by hand, if that MirrorPartner is not to have it", other)
 		r.Logger.Warn("a former place of copies now belongs to another MirrorPartner: nothing is removed there", "place", strings.TrimSpace(stored.server()), "partner", other)
 	}
 	if stored.Template != "" {

@@ -172,7 +172,8 @@ func (r *run) loseUnlisted(ctx context.Context) error {
 				continue
 			}
 			guest := wire.GuestName(r.origin, name)
-			r.Logger.Error("the object store lost objects of a day that the other Site does not list any more, and no run fetches them: substorm archive verify names them; restore their files in the bucket from a copy",
+			r.Logger.Error("the object store lost objects of a day that the other Site does not list any more, and no run fetches them: "+
+				"substorm archive verify names them; restore their files in the bucket from a copy",
 				"instrument", guest, "day", day)
 			r.missing++
 			r.firstMissing = cmp.Or(r.firstMissing, fmt.Sprintf("those of %s, %s", guest, day))

@@ -87,7 +87,8 @@ func summaryChanged(before, after *v1alpha1.SiteStatus) bool {
 func GatewayUrgency(before, after *v1alpha1.IngestGatewayStatus) Urgency {
 	return urgency(before.ObservedGeneration != after.ObservedGeneration, before.Conditions, after.Conditions,
 		!ptr.Equal(before.Replicas, after.Replicas) || !ptr.Equal(before.ReadyReplicas, after.ReadyReplicas) || before.Selector != after.Selector || before.Datapath != after.Datapath ||
-			(before.Spool == nil) != (after.Spool == nil) || scalingChanged(before.Autoscaling, after.Autoscaling) || credentialsChanged(before.Credentials, after.Credentials), gatewayRest(before, after))
+			(before.Spool == nil) != (after.Spool == nil) || scalingChanged(before.Autoscaling, after.Autoscaling) || credentialsChanged(before.Credentials, after.Credentials),
+		gatewayRest(before, after))
 }
 
 // gatewayRest is the urgency of any other change: UrgencyFigures if it is in the load that the loop reports, else UrgencyDetail.
@@ -141,7 +142,8 @@ func FeedUrgency(before, after *v1alpha1.FeedStatus) Urgency {
 		rest = UrgencyDetail
 	}
 	return urgency(before.ObservedGeneration != after.ObservedGeneration, before.Conditions, after.Conditions,
-		!equality.Semantic.DeepEqual(before.InstrumentCount, after.InstrumentCount) || !equality.Semantic.DeepEqual(before.ConsumerCount, after.ConsumerCount) || !slices.Equal(before.Streams, after.Streams) ||
+		!equality.Semantic.DeepEqual(before.InstrumentCount, after.InstrumentCount) ||
+			!equality.Semantic.DeepEqual(before.ConsumerCount, after.ConsumerCount) || !slices.Equal(before.Streams, after.Streams) ||
 			(before.First == nil) != (after.First == nil), rest)
 }
 

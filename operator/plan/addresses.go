@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -50,7 +51,7 @@ func (v InstrumentView) lastReceivedAt(name string, was *metav1.Time) *metav1.Ti
 			last = at
 		}
 	}
-	if is := rounded(last); was == nil || is != nil && !is.Before(was) || was.After(v.Now) {
+	if is := observed.Rounded(last); was == nil || is != nil && !is.Before(was) || was.After(v.Now) {
 		return is
 	}
 	return was

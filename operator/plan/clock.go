@@ -150,7 +150,7 @@ func (v InstrumentView) sender() *v1alpha1.SenderStatus {
 		return nil
 	}
 	status := &v1alpha1.SenderStatus{
-		ReportTime: *rounded(said.Seen), QueueObjectCount: said.QueueObjects, QueueBytes: said.QueueBytes,
+		ReportTime: *observed.Rounded(said.Seen), QueueObjectCount: said.QueueObjects, QueueBytes: said.QueueBytes,
 		SetAsideCount: said.SetAside, Version: said.Version[:min(len(said.Version), maxVersion)],
 	}
 	if said.ClockOffset != nil {

@@ -72,7 +72,7 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 		ObservedGeneration: v.Instrument.Generation,
 		Conditions:         c.All,
 		Listeners:          v.listeners(programmed),
-		LastReceivedTime:   rounded(v.lastReceived()),
+		LastReceivedTime:   observed.Rounded(v.lastReceived()),
 		ReceivedToday:      ReceivedToday(v.Reports, v.Now),
 		Forward:            v.forward(),
 		Sender:             v.sender(),
@@ -366,13 +366,6 @@ func acknowledgeIsLimited(v InstrumentView) (finding.Finding, bool) {
 		"spec.acknowledge asks for Replicated, and %s has no gateway of its pool on another node to copy its spool to: its receipts mean Stored, "+
 			"so it gives none while the object store or JetStream is away; run at least 2 pods on 2 nodes", finding.List(alone)),
 	), len(alone) > 0
-}
-
-func rounded(t time.Time) *metav1.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return new(metav1.NewTime(t.UTC().Truncate(observed.LastReceivedStep)))
 }
 
 // ReceivedToday sums up the pods' last reports of the UTC day that contains now; nil without a report.

@@ -12,6 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -91,7 +92,7 @@ func (v SiteView) leafStatus(code string, report LeafReport, reported bool) v1al
 		LagMessageCount: was.LagMessageCount, Problem: finding.Abridge(report.Problem)}
 	switch {
 	case report.Connected():
-		is.Link, is.LastSeenTime, is.LagMessageCount = v1alpha1.LeafConnected, rounded(report.SeenAt), new(int64(report.Lag))
+		is.Link, is.LastSeenTime, is.LagMessageCount = v1alpha1.LeafConnected, observed.Rounded(report.SeenAt), new(int64(report.Lag))
 	case !report.SeenAt.IsZero() && (was.Link == v1alpha1.LeafConnected || was.LastSeenTime == nil || was.LastSeenTime.Sub(report.SeenAt).Abs() > leafPatience):
 		at := metav1.NewTime(report.SeenAt.UTC().Truncate(time.Second))
 		is.LastSeenTime = &at // once: the report says it each time to the millisecond

@@ -234,3 +234,14 @@ func Changed(before, after []metav1.Condition) []metav1.Condition {
 	}
 	return changed
 }
+
+// samplingChanged says whether something else is asked, or followed, than before.
+func samplingChanged(before, after *v1alpha1.SamplingStatus) bool {
+	if before == nil || after == nil {
+		return before != after
+	}
+	follows := func(s *v1alpha1.SamplingStatus) bool { return s.Outcome == v1alpha1.SamplingFollowed }
+	return follows(before) != follows(after) || before.Problem != after.Problem || !slices.EqualFunc(before.Channels, after.Channels, func(a, b v1alpha1.ChannelSamplingStatus) bool {
+		return a.Name == b.Name && a.State == b.State && a.AskedBy == b.AskedBy && (a.Asked == nil) == (b.Asked == nil) && (a.Asked == nil || *a.Asked == *b.Asked)
+	})
+}

@@ -4,6 +4,8 @@
 package observed
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"slices"
 	"time"
 
@@ -159,4 +161,12 @@ func RoundedOffset(d time.Duration) time.Duration {
 		step *= 10
 	}
 	return d.Round(step)
+}
+
+// Rounded returns a time of a report as statuses have it, rounded down to LastReceivedStep; nil for the zero time.
+func Rounded(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(metav1.NewTime(t.UTC().Truncate(LastReceivedStep)))
 }

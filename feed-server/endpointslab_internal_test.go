@@ -234,6 +234,8 @@ func (l *endpointsLab) start(nats *testenv.NATSServer, minio *testenv.MinIOServe
 		}
 	})
 	l.server = s
+	// A token that is not known yet would count as a wrong one.
+	testenv.Await(l.t, "the registry is followed", func() bool { return s.registry.Snapshot().Revision > 0 })
 	l.until("/robots.txt", 200)
 }
 

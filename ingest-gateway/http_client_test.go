@@ -20,7 +20,7 @@ import (
 func httpInstrument(name string, port int) wire.InstrumentEntry {
 	e := tcpInstrument(name, port)
 	e.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(port),
-		IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}}
+		IdleTimeoutMillis: 300_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}}
 	return e
 }
 

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -332,9 +333,14 @@ func TestPipeInterrupt(t *testing.T) {
 	cfg.Addresses = []string{p.address()}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
+		defer cancel()
 		<-started
-		waitFor(t, func() bool { return len(readReport(t, cfg)) == 1 })
-		cancel()
+		for range testenv.Attempts() {
+			if len(readReport(t, cfg)) == 1 {
+				return
+			}
+		}
+		t.Error("the first object is not reported")
 	}()
 	if err := Run(ctx, cfg); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), second) {
 		t.Errorf("got %v", err)

@@ -327,10 +327,10 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// waitFor asks for half a minute: the kernel gives up connecting to a hole after two minutes, and tests are not to be saved by that.
+// waitFor asks for a minute and a half: the kernel gives up connecting to a hole after two minutes, and tests are not to be saved by that.
 func waitFor(t *testing.T, done func() bool) {
 	t.Helper()
-	for range testenv.AttemptsFor(30 * time.Second) {
+	for range testenv.AttemptsFor(90 * time.Second) {
 		if done() {
 			return
 		}

@@ -166,7 +166,7 @@ const (
 const comparedWithin = 7 * 24 * time.Hour
 
 // comparedAhead is how far the time of a comparison may be ahead. One that lies further ahead was written by a clock that was wrong, and
-// would count as recent until that time has come.
+// would count as recent until that time has come: it does not count.
 const comparedAhead = time.Hour
 
 // isFullyMirrored says whether a partner has all of a day and compared what it has lately, and none lacks some of what it is to have. Kept says why
@@ -190,11 +190,11 @@ func (r *Collector) isFullyMirrored(ctx context.Context, b *batch, now time.Time
 		case !s.holds():
 			continue
 		}
-		compared, err := r.comparedAt(ctx, partner, s.partner)
+		compared, err := r.comparedAt(ctx, partner, s.partner, now)
 		if err != nil {
 			return false, "", err
 		}
-		if age := now.Sub(compared); age > comparedWithin || age < -comparedAhead {
+		if age := now.Sub(compared); age > comparedWithin {
 			kept = keptUncompared
 		} else {
 			held = true
@@ -205,7 +205,7 @@ func (r *Collector) isFullyMirrored(ctx context.Context, b *batch, now time.Time
 
 // comparedAt returns when a partner's copies were last compared with what they are to be, as its runs report; the zero time: that is not
 // known. The reports of a push that is begun by notices too do not say which of its runs compared: such a push counts if it compares often enough.
-func (r *Collector) comparedAt(ctx context.Context, partner string, p Partner) (at time.Time, err error) {
+func (r *Collector) comparedAt(ctx context.Context, partner string, p Partner, now time.Time) (at time.Time, err error) {
 	if p.Push != nil && p.Push.Continuous != nil && time.Duration(p.Push.Continuous.IntervalMillis)*time.Millisecond > comparedWithin {
 		return time.Time{}, nil
 	}
@@ -228,7 +228,7 @@ func (r *Collector) comparedAt(ctx context.Context, partner string, p Partner) (
 		if err != nil {
 			return fmt.Errorf("report %s: %w", e.Key(), err)
 		}
-		if compared.After(at) {
+		if compared.After(at) && compared.Before(now.Add(comparedAhead)) {
 			at = compared
 		}
 		return nil
@@ -309,7 +309,7 @@ func (r *Collector) owed(ctx context.Context, b *batch, hold time.Duration, now 
 			continue
 		}
 		lack = append(lack, partner)
-		if end.Before(until) {
+		if end.After(now) && end.Before(until) {
 			until = end
 		}
 	}

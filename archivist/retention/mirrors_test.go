@@ -50,8 +50,12 @@ func (l *lab) compared(partner string, now time.Time, before time.Duration) {
 	if before >= 0 {
 		status.VerifiedTo = now.Add(-before)
 	}
-	if err := stream.Save(l.Context(), l.KV(wire.StatusBucket(site)), wire.MirrorStatusKey(partner, "one"), status); err != nil {
-		l.Fatal(err)
+	// The report of a run whose clock was ahead neither counts nor hides the others.
+	ahead := wire.MirrorStatus{Run: "two", Result: wire.MirrorSucceeded, VerifiedTo: now.AddDate(1, 0, 0)}
+	for run, report := range map[string]wire.MirrorStatus{"one": status, "two": ahead} {
+		if err := stream.Save(l.Context(), l.KV(wire.StatusBucket(site)), wire.MirrorStatusKey(partner, run), report); err != nil {
+			l.Fatal(err)
+		}
 	}
 }
 

@@ -353,10 +353,5 @@ func (l *lab) ledger(instrument string, day wire.Day, step wire.Step) wire.Total
 // await waits until a condition holds.
 func (l *lab) await(what string, holds func() bool) {
 	l.t.Helper()
-	for range testenv.Attempts() {
-		if holds() {
-			return
-		}
-	}
-	l.t.Fatalf("after %v still not: %s", testenv.Patience, what)
+	testenv.Await(l.t, what, holds)
 }

@@ -103,7 +103,7 @@ func (r *rebuild) run(ctx context.Context, b *backend.Backend) error {
 		c.kinds[kind]++
 		return r.print(kind, of, id, detail)
 	})
-	if err := errors.Join(err, r.readFailed(ctx, b)); err != nil {
+	if err != nil {
 		return err
 	}
 	err = r.each(ctx, func(key string, err error) error {

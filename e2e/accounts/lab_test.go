@@ -4,7 +4,6 @@
 package accounts
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -139,15 +138,5 @@ func (l *lab) stream(name string) *jetstream.StreamInfo {
 
 func (l *lab) await(what string, holds func() bool) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), testenv.Patience)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			l.t.Fatalf("after %v still not: %s", testenv.Patience, what)
-		}
-	}
+	testenv.Await(l.t, what, holds)
 }

@@ -56,7 +56,7 @@ func cutting(t *testing.T, target string, after func() int64) (url string) {
 			go func() {
 				_, _ = io.CopyN(in, out, after())
 				for range testenv.Attempts() {
-					if waiting(in.(*net.TCPConn)) == 0 {
+					if waiting(in.(*net.TCPConn)) == 0 || t.Context().Err() != nil {
 						break
 					}
 				}

@@ -161,6 +161,9 @@ func (p *run) do(ctx context.Context) error {
 		p.Folder.SetConfirms(p.awaited)
 		err = p.Folder.RemoveParts()
 	}
+	if err == nil && p.compares && unselected == nil { // all is compared, and noted
+		err = errors.Join(p.Folder.Sync(), p.Folder.SetForced(false))
+	}
 	if err == nil {
 		err = p.removeSurplus(ctx)
 	}
@@ -168,9 +171,6 @@ func (p *run) do(ctx context.Context) error {
 		err = fmt.Errorf("%w: %d, which the next run tries again", ErrLeft, done.left)
 	}
 	if err == nil || errors.Is(err, ErrLeft) {
-		if p.compares && unselected == nil {
-			err = errors.Join(err, p.Folder.SetForced(false))
-		}
 		err = errors.Join(err, p.lost.err(), p.endRun(ctx, begun, done.left+p.lost.objects.Load(), unselected == nil))
 	}
 	err = errors.Join(unselected, err, vanished, clock)

@@ -53,23 +53,24 @@ func (p *run) noteReplaced(d *day, list []mirrorindex.Entry) error {
 	return nil
 }
 
-// noteLast notes the copies of a day that the other side does not list any more, and whose path another object of the day has.
+// noteLast notes the copies of a day that the other side does not give any more, and whose path another object of the day has.
 func (p *run) noteLast(d *day) {
-	last := map[string]wire.Digest{}
+	last := map[string][]wire.Digest{}
 	for i := range d.lines {
-		if l := &d.lines[i]; l.Gone && l.Held && !l.Lost {
-			last[l.Path] = l.Digest
+		if l := &d.lines[i]; l.Held && !l.Lost && isGivenNoMore(l) {
+			last[l.Path] = append(last[l.Path], l.Digest)
 		}
 	}
 	for i := range d.lines {
 		l := &d.lines[i]
-		digest, known := last[l.Path]
-		if l.Gone || !known || digest == l.Digest {
+		if isGivenNoMore(l) {
 			continue
 		}
-		p.mu.Lock()
-		p.last[copyOf{d.in.Instrument, l.Path, digest}] = true
-		p.mu.Unlock()
+		for _, digest := range last[l.Path] {
+			p.mu.Lock()
+			p.last[copyOf{d.in.Instrument, l.Path, digest}] = true
+			p.mu.Unlock()
+		}
 	}
 }
 

@@ -86,7 +86,7 @@ func (r *run) noteSwept() {
 
 // confirmDays says to the other Site what is here of some days that the run has looked at.
 func (r *run) confirmDays(ctx context.Context, days []*day) error {
-	if !r.awaited || r.doubted && !r.looks { // lists do not say what is there
+	if !r.awaited {
 		return nil
 	}
 	var lines []mirrorindex.ConfirmLine
@@ -96,6 +96,8 @@ func (r *run) confirmDays(ctx context.Context, days []*day) error {
 		switch {
 		case d.left+d.packed+d.missing > 0:
 		case d.Withheld+d.asked+d.held+d.waits+d.Later+d.again > 0: // another run looks again
+			continue
+		case r.doubted && !r.looks: // lists do not say what is there
 			continue
 		default:
 			policy := r.policyOf(d.in)

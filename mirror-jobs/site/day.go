@@ -27,6 +27,8 @@ type day struct {
 	here []*wire.Record
 	// partial: lines are those alone that are new.
 	partial bool
+	// looked: here was compared with the store.
+	looked bool
 	plan.Guest
 	// left are the objects that did not come, asked the changes that the archivist is asked for, held those that wait for the end of
 	// a legal hold, and waits those that wait for the end of the run.
@@ -86,10 +88,14 @@ func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 			}
 		}
 	}
-	if err := errors.Join(r.settleDoubt(ctx, days), r.confirmDays(ctx, days)); err != nil || r.VerifyOnly {
+	err := r.confirmDays(ctx, days)
+	if err == nil && !r.VerifyOnly {
+		err = r.note(ctx, in, days)
+	}
+	if err != nil {
 		return err
 	}
-	return r.note(ctx, in, days)
+	return r.settleDoubt(ctx, days) // once what follows from it is noted
 }
 
 // logOwed names what a run that only verifies finds owed.
@@ -117,6 +123,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 	var here [][]*wire.Record
 	var lost []map[string]bool
 	var packed []int
+	var looked []bool
 	var unread []wire.Day
 	for _, name := range names {
 		listed, err := r.Catalog.Day(ctx, in.guest, name)
@@ -138,7 +145,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 				return nil, nil, err
 			}
 		}
-		here, lost, packed = append(here, listed.Records), append(lost, missed), append(packed, inPacks)
+		here, lost, packed, looked = append(here, listed.Records), append(lost, missed), append(packed, inPacks), append(looked, looks)
 		q := mirrorindex.ListQuestion{Instrument: in.name, Day: name}
 		if have := plan.Have(listed.Records); have.Count > 0 && !r.anew && !looks {
 			q.Have = &have
@@ -153,9 +160,10 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		return nil, nil, problemOf(err)
 	}
 	for i, a := range answers {
-		d := &day{in: in, day: questions[i].Day, tag: a.Head.Tag, lines: a.Entries, partial: a.Head.More, here: here[i], packed: packed[i]}
+		d := &day{in: in, day: questions[i].Day, tag: a.Head.Tag, lines: a.Entries, partial: a.Head.More, here: here[i], packed: packed[i], looked: looked[i]}
 		if a.Head.Gone { // since the list of days was sent: another run will know more
 			r.withheld++
+			r.unlooked = true
 			continue
 		}
 		for _, u := range a.Untaken {

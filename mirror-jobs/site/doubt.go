@@ -34,28 +34,33 @@ type comparedState struct {
 	// Packed are those that were lost with their packs.
 	Packed int `json:"packed,omitempty"`
 	// Days, by the instrument's name at the other Site, are those of which objects are lost that the other Site gives again, and those whose
-	// manifests could not be read. The next run looks at them.
+	// manifests could not be read. Each run looks at them until they are whole.
 	Days map[string][]wire.Day `json:"days,omitempty"`
 	// Whole: a run with --force began, or Days would have more than maxDoubted, and no run has looked at all since. The next one does.
 	Whole bool `json:"whole,omitempty"`
 }
 
-// isMended says whether all that was lost is here again.
+// isMended reports whether all that was lost is here again.
 func (s *comparedState) isMended() bool {
 	return s.Lost && !s.Whole && len(s.Days) == 0 && s.Missing == 0 && s.Packed == 0
 }
 
-// doubt is what a run knows of what earlier runs found lost.
+// doubt is what a run knows of what earlier runs found lost, and what it finds itself.
 type doubt struct {
 	// looks: the run looks into the store for all that it compares.
 	looks bool
 	// doubted: what the lists have is in doubt.
 	doubted bool
-	// inDoubt are the days that are looked at again, whatever their tags are.
+	// inDoubt are the days that this run or one before it put in doubt. They are looked at, whatever their tags are.
 	inDoubt map[string][]wire.Day
-	// settled are those of them that the run has looked at, as name and day, and overflow says that there are more than it can note.
-	settled  map[instrumentDay]bool
+	// looked are the days that the run has compared with the store, or whose manifests it cannot read.
+	looked map[instrumentDay]bool
+	// unlooked: the other Site did not answer for an instrument or a day that the run was to look at.
+	unlooked bool
+	// overflow: there are more days in doubt than can be noted.
 	overflow bool
+	// lostUnlisted are objects that were lost of days which the other Site does not list any more.
+	lostUnlisted int
 }
 
 type instrumentDay struct {
@@ -65,22 +70,29 @@ type instrumentDay struct {
 
 // beginDoubt reads what is in doubt here, and notes that a forced run begins: one that ends before it has looked at all is made again.
 func (r *run) beginDoubt(ctx context.Context) error {
-	is, _, err := stream.Load[comparedState](ctx, r.state.cursors, r.state.key(comparedPart))
+	state, _, err := stream.Load[comparedState](ctx, r.state.cursors, r.state.key(comparedPart))
 	if err != nil {
 		return err
 	}
-	if is.isMended() && !r.part {
-		is.Lost = false
-		r.state.root.Confirms, r.state.root.ETag = false, "" // what came since was not confirmed
+	if state.isMended() && !r.part {
+		// What came since was not confirmed. This is noted first: the run may end before it has confirmed it.
+		r.state.root.Confirms, r.state.root.ETag = false, ""
+		if err := r.state.keepRoot(ctx); err != nil {
+			return err
+		}
+		state.Lost = false
 		if err := r.changeCompared(ctx, func(s *comparedState) { s.Lost = s.Lost && !s.isMended() }); err != nil {
 			return err
 		}
 	}
-	r.doubted, r.inDoubt, r.settled = is.Lost, is.Days, map[instrumentDay]bool{}
-	r.looks = r.VerifyOnly || r.Force || is.Whole
-	r.anew = r.anew || is.Whole
+	r.doubted, r.inDoubt, r.looked = state.Lost, state.Days, map[instrumentDay]bool{}
+	if r.inDoubt == nil {
+		r.inDoubt = map[string][]wire.Day{}
+	}
+	r.looks = r.VerifyOnly || r.Force || state.Whole
+	r.anew = r.anew || state.Whole
 	if !r.looks { // else the run counts them itself
-		r.missing, r.firstMissing, r.unrepairable = is.Missing, is.First, is.Packed
+		r.missing, r.firstMissing, r.unrepairable = state.Missing, state.First, state.Packed
 	}
 	if r.Force && !r.part {
 		return r.changeCompared(ctx, func(s *comparedState) { s.Whole = true })
@@ -93,7 +105,7 @@ func (r *run) changeCompared(ctx context.Context, f func(*comparedState)) error 
 	return change(ctx, r.state, comparedPart, f)
 }
 
-// looksAt says whether the run looks into the store for a day.
+// looksAt reports whether the run looks into the store for a day.
 func (r *run) looksAt(instrument string, day wire.Day) bool {
 	return r.looks || r.isInDoubt(instrument, day)
 }
@@ -102,11 +114,15 @@ func (r *run) isInDoubt(instrument string, day wire.Day) bool {
 	return slices.Contains(r.inDoubt[instrument], day)
 }
 
+// isBounded reports whether the run looks at a part of each day alone.
+func (r *run) isBounded() bool { return !r.From.IsZero() || !r.To.IsZero() }
+
 // putInDoubt notes that a day is to be looked at again, before anything is fetched: the run may end before that.
 func (r *run) putInDoubt(ctx context.Context, instrument string, day wire.Day) error {
 	if r.isInDoubt(instrument, day) {
 		return nil
 	}
+	r.inDoubt[instrument] = append(r.inDoubt[instrument], day)
 	return r.changeCompared(ctx, func(s *comparedState) {
 		count := 0
 		for _, days := range s.Days {
@@ -122,33 +138,33 @@ func (r *run) putInDoubt(ctx context.Context, instrument string, day wire.Day) e
 			}
 			s.Days[instrument] = append(s.Days[instrument], day)
 		}
-		r.inDoubt = s.Days
 	})
 }
 
 // clearDoubt takes a day out of doubt.
 func (r *run) clearDoubt(ctx context.Context, instrument string, day wire.Day) error {
-	if !r.isInDoubt(instrument, day) {
-		return nil
-	}
-	return r.changeCompared(ctx, func(s *comparedState) {
-		if rest := slices.DeleteFunc(s.Days[instrument], func(d wire.Day) bool { return d == day }); len(rest) > 0 {
-			s.Days[instrument] = rest
+	remove := func(from map[string][]wire.Day) {
+		if rest := slices.DeleteFunc(from[instrument], func(d wire.Day) bool { return d == day }); len(rest) > 0 {
+			from[instrument] = rest
 		} else {
-			delete(s.Days, instrument)
+			delete(from, instrument)
 		}
-		r.inDoubt = s.Days
-	})
+	}
+	remove(r.inDoubt)
+	return r.changeCompared(ctx, func(s *comparedState) { remove(s.Days) })
 }
 
-// settleDoubt clears the days of which the run looked for everything, and that lack nothing which a run fetches again.
+// settleDoubt clears the days that the run has looked at in full, and that lack nothing which a run fetches again.
 func (r *run) settleDoubt(ctx context.Context, days []*day) error {
 	for _, d := range days {
-		r.settled[instrumentDay{d.in.name, d.day}] = true
+		if !d.looked {
+			continue
+		}
+		r.looked[instrumentDay{d.in.name, d.day}] = true
 		switch {
-		case !r.isInDoubt(d.in.name, d.day) || !r.From.IsZero() || !r.To.IsZero():
+		case !r.isInDoubt(d.in.name, d.day) || r.isBounded():
 		case len(d.Again) > 0 && (r.VerifyOnly || d.left+d.again > 0):
-		case d.missing > 0 && !r.looks: // counted by no run yet
+		case d.missing+d.packed > 0 && !r.looks: // a run that looks at all counts them
 			if err := r.changeCompared(ctx, func(s *comparedState) { s.Whole = true }); err != nil {
 				return err
 			}
@@ -161,28 +177,18 @@ func (r *run) settleDoubt(ctx context.Context, days []*day) error {
 	return nil
 }
 
-// loseUnlisted counts the days in doubt that the other Site does not list any more as lost: no run brings them back.
-func (r *run) loseUnlisted(ctx context.Context) error {
-	if r.part || r.left() > 0 {
+// lookAtUnlisted looks at the days in doubt that the other Site does not list any more: no run brings back what is lost of them. They stay in
+// doubt until it is restored.
+func (r *run) lookAtUnlisted(ctx context.Context) error {
+	if r.isBounded() || r.unlooked {
 		return nil
 	}
 	for name, days := range maps.Clone(r.inDoubt) {
 		for _, day := range slices.Clone(days) {
-			if r.settled[instrumentDay{name, day}] {
+			if r.looked[instrumentDay{name, day}] {
 				continue
 			}
-			guest := wire.GuestName(r.origin, name)
-			r.Logger.Error("the object store lost objects of a day that the other Site does not list any more, and no run fetches them: "+
-				"substorm archive verify names them; restore their files in the bucket from a copy",
-				"instrument", guest, "day", day)
-			r.missing++
-			r.firstMissing = cmp.Or(r.firstMissing, fmt.Sprintf("those of %s, %s", guest, day))
-			if err := r.changeCompared(ctx, func(s *comparedState) {
-				s.Lost, s.At, s.Missing, s.First = true, time.Time{}, r.missing, r.firstMissing
-			}); err != nil {
-				return err
-			}
-			if err := r.clearDoubt(ctx, name, day); err != nil {
+			if err := r.lookAtUnlistedDay(ctx, name, day); err != nil {
 				return err
 			}
 		}
@@ -190,8 +196,33 @@ func (r *run) loseUnlisted(ctx context.Context) error {
 	return nil
 }
 
-// revokeConfirmed says to the other Site that it cannot rely on the copies of days whose manifests here cannot be read. They are looked at again,
-// and confirmed once they can be.
+func (r *run) lookAtUnlistedDay(ctx context.Context, name string, day wire.Day) error {
+	guest := wire.GuestName(r.origin, name)
+	listed, err := r.Catalog.Day(ctx, guest, day)
+	if unreadable(err) {
+		r.unread++
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	lost, packed, err := r.lostOf(ctx, listed.Records)
+	if err != nil {
+		return err
+	}
+	if len(lost)+packed == 0 {
+		return r.clearDoubt(ctx, name, day)
+	}
+	r.Logger.Error("the object store lost objects of a day that the other Site does not list any more, and no run fetches them: "+
+		"substorm archive verify names them; restore their files in the bucket from a copy",
+		"instrument", guest, "day", day, "objects", len(lost)+packed)
+	r.lostUnlisted += len(lost) + packed
+	r.firstMissing = cmp.Or(r.firstMissing, fmt.Sprintf("those of %s, %s", guest, day))
+	return nil
+}
+
+// revokeConfirmed says to the other Site that it cannot rely on the copies of days whose manifests here cannot be read. They are looked at
+// again, and confirmed once they can be.
 func (r *run) revokeConfirmed(ctx context.Context, in *instrument, days []wire.Day) error {
 	var lines []mirrorindex.ConfirmLine
 	months := map[string]map[string]noted{}
@@ -199,7 +230,7 @@ func (r *run) revokeConfirmed(ctx context.Context, in *instrument, days []wire.D
 		if err := r.putInDoubt(ctx, in.name, day); err != nil {
 			return err
 		}
-		r.settled[instrumentDay{in.name, day}] = true
+		r.looked[instrumentDay{in.name, day}] = true
 		lines = append(lines, mirrorindex.ConfirmLine{Instrument: in.name, Day: day})
 		addNoted(months, day, noted{})
 	}
@@ -216,31 +247,35 @@ func (r *run) revokeConfirmed(ctx context.Context, in *instrument, days []wire.D
 
 // compared returns when a run last compared all that is here, this one included.
 func (r *run) compared(ctx context.Context) (at time.Time, err error) {
-	whole := r.From.IsZero() && r.To.IsZero()
 	if !r.looks {
-		is, _, err := stream.Load[comparedState](ctx, r.state.cursors, r.state.key(comparedPart))
-		return is.At, err
+		state, _, err := stream.Load[comparedState](ctx, r.state.cursors, r.state.key(comparedPart))
+		return state.At, err
 	}
-	err = r.changeCompared(ctx, func(is *comparedState) {
-		is.Whole = is.Whole && !whole || r.overflow
-		switch {
-		case whole && r.owed+r.unread+r.unrepairable+r.missing == 0:
-			*is = comparedState{At: r.now.UTC()} // what was lost came back
-		case r.lost, r.unrepairable > 0:
-			is.Lost, is.At = true, time.Time{}
-			if whole || r.missing > is.Missing { // a part does not see the rest
-				is.Missing, is.First = r.missing, r.firstMissing
-			}
-			if whole || r.unrepairable > is.Packed {
-				is.Packed = r.unrepairable
-			}
-		case r.unread > 0:
-			is.At = time.Time{}
+	whole := !r.isBounded() && !r.unlooked
+	err = r.changeCompared(ctx, func(s *comparedState) {
+		s.Whole = s.Whole && !whole || r.overflow
+		if whole { // a part does not see the rest
+			s.Missing, s.First, s.Packed = r.missing, r.firstMissing, r.unrepairable
+		} else {
+			s.Missing, s.First, s.Packed = max(s.Missing, r.missing), cmp.Or(s.First, r.firstMissing), max(s.Packed, r.unrepairable)
 		}
-		at = is.At
+		remains := s.Missing+s.Packed+len(s.Days) > 0 || r.overflow
+		switch {
+		case remains && (r.lost || s.Missing+s.Packed > 0):
+			s.Lost = true
+		case whole && !remains && !r.unsent: // what was lost came back, and all of it is confirmed
+			s.Lost = false
+		}
+		switch {
+		case remains:
+			s.At = time.Time{}
+		case whole && r.owed == 0:
+			s.At = r.now.UTC()
+		}
+		at = s.At
 	})
 	return at, err
 }
 
-// isCertain says whether nothing here is in doubt: a run that found all of the lists has found all.
-func (r *run) isCertain() bool { return r.looks || !r.doubted && len(r.inDoubt) == 0 }
+// isCertain reports whether nothing here is in doubt: a run that found all of the lists has found all.
+func (r *run) isCertain() bool { return (r.looks || !r.doubted) && len(r.inDoubt) == 0 }

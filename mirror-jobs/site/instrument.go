@@ -25,6 +25,7 @@ func (r *run) instruments(ctx context.Context, lines []mirrorindex.RootLine, at 
 	for i, answer := range answers {
 		if answer[0].Gone { // since the root was read: the next run counts it among those that are missing
 			r.differs(lines[i].Instrument, true)
+			r.unlooked = true
 			continue
 		}
 		if err := r.instrument(ctx, lines[i], answer, at); err != nil {
@@ -96,6 +97,7 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 	}
 	if answers[0][0].Gone { // since the list of months was sent: another run will know more
 		r.withheld++
+		r.unlooked = true
 		return nil
 	}
 	if err := r.vanishedDays(ctx, in, answers[0][1:], month); err != nil {

@@ -105,7 +105,7 @@ func (r *run) findLost(ctx context.Context, in *instrument, day wire.Day, record
 		}
 	}
 	if packed > 0 {
-		if r.looks { // else an earlier run has counted them
+		if r.looks { // else a run that looks at all counts them
 			r.unrepairable += packed
 		}
 		r.Logger.Error("the object store lost a pack with objects that are listed here, which no pull brings back: restore the bucket from a copy (substorm archive verify names them)",
@@ -120,7 +120,7 @@ func (r *run) countMissing(d *day) {
 	if d.missing = len(d.Missing); d.missing == 0 {
 		return
 	}
-	if !r.looks { // an earlier run has counted them
+	if !r.looks { // a run that looks at all counts them
 		return
 	}
 	first := d.Missing[0]
@@ -142,5 +142,5 @@ func (r *run) misses() error {
 	return fmt.Errorf("%w: the object store here lost %d objects that are listed, as %s, and no run brings them back, because the other Site does not give them any more or they are not selected: "+
 		"`substorm archive verify` names them; restore their files in the bucket from another mirror or a backup, or purge the objects here, "+
 		"and then run `kubectl substorm mirror run %s --verify-only`%s",
-		push.ErrNotPulled, r.missing, r.firstMissing, r.Entry.Partner, owed)
+		push.ErrNotPulled, r.missing+r.lostUnlisted, r.firstMissing, r.Entry.Partner, owed)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -249,7 +250,54 @@ func TestLostForGood(t *testing.T) {
 	if err := store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{Metadata: info.Metadata}); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(with(verifies), with()); err != nil {
+	h.Wait(h.Put(archivetest.Camera, "new.jpg", "new", func(r *wire.Record) { r.ReceivedAt = storm.Add(time.Hour) })) // a Site that receives is never all pulled
+	if err := with(verifies); !errors.Is(err, push.ErrOwed) || strings.Contains(err.Error(), "last.jpg") {
+		t.Errorf("it is restored, and another object is to come: %v", err)
+	}
+	if err := with(); err != nil {
+		t.Errorf("a run by the schedule after that: %v", err)
+	}
+}
+
+// A day that is in doubt, and that the origin does not list any more, is looked at by each run until what was lost of it is restored.
+func TestLostAndUnlisted(t *testing.T) {
+	t.Parallel()
+	h, again := newHub(t), newHub(t)
+	store := h.startGateway()
+	with := func(url string, change ...func(*site.Config)) error {
+		t.Helper()
+		_, err := h.pull(url, append(change, func(c *site.Config) { c.Store = store })...)
+		return err
+	}
+	h.Wait(h.Put(archivetest.Camera, "last.jpg", "last", func(r *wire.Record) { r.ReceivedAt = storm }))
+	if err := with(h.URL); err != nil {
+		t.Fatal(err)
+	}
+	h.records = h.announced()
+	h.list(store)
+	key := h.records[0].Key
+	body, info, err := store.Get(t.Context(), key, objectstore.All)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(body)
+	if err := errors.Join(err, body.Close(), store.Delete(t.Context(), key)); err != nil {
+		t.Fatal(err)
+	}
+	if err := with(h.URL, func(c *site.Config) { c.VerifyOnly = true }); !errors.Is(err, push.ErrOwed) {
+		t.Errorf("a run that verifies: %v", err)
+	}
+	again.Wait(again.Put(archivetest.Camera, "other.jpg", "other", func(r *wire.Record) { r.ReceivedAt = storm.AddDate(0, 0, 2) }))
+	for _, change := range []func(*site.Config){func(*site.Config) {}, func(c *site.Config) { c.VerifyOnly = true }, func(*site.Config) {}} {
+		var p *push.Problem
+		if err := with(again.URL, change); !errors.As(err, &p) || p.Reason != wire.MirrorReasonStore || !strings.Contains(err.Error(), "lost 1 objects") {
+			t.Errorf("the origin does not list the day any more: %v", err)
+		}
+	}
+	if err := store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{Metadata: info.Metadata}); err != nil {
+		t.Fatal(err)
+	}
+	if err := with(again.URL); err != nil {
 		t.Errorf("it is restored: %v", err)
 	}
 }

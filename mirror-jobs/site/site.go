@@ -12,6 +12,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,6 +199,11 @@ func (r *run) do(ctx context.Context) error {
 		}
 		return known[name]
 	})
+	if !r.Force && r.looks { // what is new comes first: the run may be made again and again
+		slices.SortStableFunc(changed, func(a, b mirrorindex.RootLine) int {
+			return cmp.Compare(asInt(known[a.Instrument] == a.Tag), asInt(known[b.Instrument] == b.Tag))
+		})
+	}
 	if r.isNew {
 		if err := r.confirmNothing(ctx, root); err != nil {
 			return err
@@ -223,7 +229,7 @@ func (r *run) do(ctx context.Context) error {
 		}
 	}
 	r.noteSwept()
-	if err := errors.Join(r.lookAgain(ctx), r.loseUnlisted(ctx)); err != nil {
+	if err := errors.Join(r.lookAgain(ctx), r.lookAtUnlisted(ctx)); err != nil {
 		return errors.Join(err, r.keep(ctx, ""))
 	}
 	if r.left() > 0 || r.vanished != nil || r.clock != nil || root.Confirms && !r.state.root.Confirms {
@@ -236,6 +242,14 @@ func (r *run) do(ctx context.Context) error {
 		return err
 	}
 	return r.endError()
+}
+
+// asInt is 1 for true.
+func asInt(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // root asks for the root of the other Site, if it is another than before.
@@ -269,7 +283,7 @@ func (r *run) owedError() error {
 	var err error
 	reason := r.owedFor
 	switch {
-	case r.missing > 0:
+	case r.missing+r.lostUnlisted > 0:
 		reason = wire.MirrorReasonStore
 		err = r.misses()
 	case r.unread > 0:

@@ -326,11 +326,7 @@ func (l *Lab) read(method, path string, headers []string) Answer {
 // Until asks until an answer is right.
 func (l *Lab) Until(what string, right func() bool) {
 	l.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !right(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			l.Fatalf("never: %s", what)
-		}
-	}
+	testenv.Await(l, what, right)
 }
 
 func (l *Lab) ok(err error) {

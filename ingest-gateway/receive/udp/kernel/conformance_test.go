@@ -238,11 +238,10 @@ func countsLoss(t *testing.T, source udp.PacketSource) {
 		send(t, conn, payload)
 	}
 	close(s.gate)
-	for range testenv.Attempts() { // at the latest when it ends it reports what was lost
-		if packets, lost := s.seen(); uint64(len(packets))+lost >= sent {
-			break
-		}
-	}
+	testenv.Await(t, "drops are reported while the port is idle", func() bool {
+		packets, lost := s.seen()
+		return uint64(len(packets))+lost >= sent
+	})
 	stop()
 	packets, lost := s.seen()
 	if lost == 0 {

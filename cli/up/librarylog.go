@@ -27,15 +27,22 @@ func (l libraryLog) Handle(ctx context.Context, r slog.Record) error {
 	if l.stopping.Load() && r.Message == "failed to get informer from cache" { // controller-runtime, of a cache that was stopped before it was filled
 		return nil
 	}
-	answered := false // apiserver: an error that was also sent to the client, such as an unknown field in what is applied
+	ofClient := false
 	r.Attrs(func(a slog.Attr) bool {
-		answered = a.Key == "err" && strings.HasPrefix(a.Value.String(), "apiserver received an error that is not an metav1.Status")
-		return !answered
+		ofClient = a.Key == "err" && isOfClient(a.Value.String())
+		return !ofClient
 	})
-	if answered {
+	if ofClient {
 		return nil
 	}
 	return l.Handler.Handle(ctx, r)
+}
+
+// isOfClient reports whether an error of apiserver was also sent to the client, such as an unknown field in what is applied, or says that the
+// client no longer waits for the response.
+func isOfClient(text string) bool {
+	return strings.HasPrefix(text, "apiserver received an error that is not an metav1.Status") ||
+		strings.HasPrefix(text, "apiserver was unable to write") && strings.HasSuffix(text, "http2: stream closed")
 }
 
 // WithAttrs implements slog.Handler.

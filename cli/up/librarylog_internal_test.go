@@ -33,4 +33,11 @@ func TestLibraryLog(t *testing.T) {
 	if log.Error(errors.New("disk"), "Unhandled Error"); logged() != 2 {
 		t.Errorf("another error: %s", out.String())
 	}
+	const unable = "apiserver was unable to write a fallback application/json response: "
+	if log.Error(errors.New(unable+"http2: stream closed"), "Unhandled Error"); logged() != 2 {
+		t.Errorf("a client that no longer waits: %s", out.String())
+	}
+	if log.Error(errors.New(unable+"disk"), "Unhandled Error"); logged() != 3 {
+		t.Errorf("another error of a response: %s", out.String())
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/instrument"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
@@ -103,10 +104,10 @@ func (l *live) refreshSite(ctx context.Context, site *v1alpha1.Site, all *Resour
 }
 
 func refreshInstrument(status *v1alpha1.InstrumentStatus, reports []observed.InstrumentReport, now time.Time) {
-	if today := plan.ReceivedToday(reports, now); today != nil {
+	if today := instrument.ReceivedToday(reports, now); today != nil {
 		status.ReceivedToday = today
 	}
-	if last := plan.LastReported(reports); status.LastReceivedTime == nil || last.After(status.LastReceivedTime.Time) {
+	if last := instrument.LastReported(reports); status.LastReceivedTime == nil || last.After(status.LastReceivedTime.Time) {
 		if !last.IsZero() {
 			status.LastReceivedTime = new(metav1.NewTime(last))
 		}

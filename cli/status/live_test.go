@@ -27,7 +27,7 @@ func TestLiveFigures(t *testing.T) {
 	js := server.JetStream(t)
 	testenv.CreateSite(t, js, "demo")
 	cluster := kubetest.Start(t)
-	s, i := site(allOfSite...), instrument("mag-1", nil, allOfInstrument...)
+	s, i := site(allOfSite...), anInstrument("mag-1", nil, allOfInstrument...)
 	nats := v1alpha1.LocalReference{Name: "nats-tls"}
 	s.Spec.JetStream = v1alpha1.JetStream{Servers: []string{server.URL()}, TLS: &v1alpha1.TLS{CertificateSecretRef: &nats, CASecretRef: &nats},
 		AccountKeySecretRef: &v1alpha1.LocalReference{Name: "account"}, CommandAccountKeySecretRef: &v1alpha1.LocalReference{Name: "commands"}}

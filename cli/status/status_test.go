@@ -58,7 +58,7 @@ func gateway(ready, revision int, conditions ...metav1.Condition) v1alpha1.Inges
 	}
 }
 
-func instrument(name string, received *metav1.Time, conditions ...metav1.Condition) v1alpha1.Instrument {
+func anInstrument(name string, received *metav1.Time, conditions ...metav1.Condition) v1alpha1.Instrument {
 	i := v1alpha1.Instrument{
 		ObjectMeta: object(name),
 		Spec: v1alpha1.InstrumentSpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}, Type: "Magnetometer", State: v1alpha1.InstrumentActive,
@@ -152,36 +152,36 @@ func TestPrint(t *testing.T) {
 	waits := is(v1alpha1.ConditionReady, "False", "SiteNotReady", "Site demo is not ready: see kubectl describe site demo")
 	many := []v1alpha1.Instrument{}
 	for n := range 8 {
-		many = append(many, instrument(fmt.Sprintf("mag-%d", n), lately, yes(v1alpha1.ConditionAccepted), waits, is(v1alpha1.ConditionDataFlowing, "Unknown", "NoReport", "no gateway has reported")))
+		many = append(many, anInstrument(fmt.Sprintf("mag-%d", n), lately, yes(v1alpha1.ConditionAccepted), waits, is(v1alpha1.ConditionDataFlowing, "Unknown", "NoReport", "no gateway has reported")))
 	}
 	for name, r := range map[string]Report{
 		"nothing":       Summarize(Resources{}, "aurora", now),
-		"fine":          of([]v1alpha1.Site{site(allOfSite...)}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, "aurora"),
-		"no-operator":   of([]v1alpha1.Site{site()}, []v1alpha1.IngestGateway{gateway(0, 0)}, []v1alpha1.Instrument{instrument("mag-1", nil)}, "aurora"),
+		"fine":          of([]v1alpha1.Site{site(allOfSite...)}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{anInstrument("mag-1", lately, allOfInstrument...)}, "aurora"),
+		"no-operator":   of([]v1alpha1.Site{site()}, []v1alpha1.IngestGateway{gateway(0, 0)}, []v1alpha1.Instrument{anInstrument("mag-1", nil)}, "aurora"),
 		"store-away":    of([]v1alpha1.Site{site(yes(v1alpha1.ConditionAccepted), storeAway, yes(v1alpha1.ConditionJetStreamReachable), siteWaits)}, []v1alpha1.IngestGateway{gateway(3, 12, yes(v1alpha1.ConditionAccepted), waits)}, many, ""),
 		"pods-starting": of([]v1alpha1.Site{site(allOfSite...)}, []v1alpha1.IngestGateway{gateway(1, 10, yes(v1alpha1.ConditionAccepted), is(v1alpha1.ConditionReady, "False", "Progressing", "1 of 3 pods are ready"))}, nil, "aurora"),
 		"silent": of([]v1alpha1.Site{site(append(allOfSite[:3:3], is(v1alpha1.ConditionDurable, "False", "Flushed", "a power cut may take the last minutes: set sync_interval: always in NATS"), allOfSite[4])...)}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{
-			instrument("mag-1", lately, yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady), is(v1alpha1.ConditionDataFlowing, "False", "Overdue", "nothing for 10m0s, due every 1s: look after the instrument or its link")),
-			instrument("cam-1", nil, yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady), is(v1alpha1.ConditionDataFlowing, "False", "NotObserving", "in maintenance")),
-			instrument("old-1", nil, yes(v1alpha1.ConditionAccepted), is(v1alpha1.ConditionReady, "False", "Retired", "retired"), is(v1alpha1.ConditionDataFlowing, "False", "NotObserving", "retired")),
-			instrument("new-1", nil, is(v1alpha1.ConditionAccepted, "False", "Conflict", "port 30102 is held by mag-1: choose another"), is(v1alpha1.ConditionReady, "False", "Conflict", "port 30102 is held by mag-1"), is(v1alpha1.ConditionDataFlowing, "Unknown", "NotAccepted", "no data is due until the Instrument is accepted")),
+			anInstrument("mag-1", lately, yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady), is(v1alpha1.ConditionDataFlowing, "False", "Overdue", "nothing for 10m0s, due every 1s: look after the instrument or its link")),
+			anInstrument("cam-1", nil, yes(v1alpha1.ConditionAccepted), yes(v1alpha1.ConditionReady), is(v1alpha1.ConditionDataFlowing, "False", "NotObserving", "in maintenance")),
+			anInstrument("old-1", nil, yes(v1alpha1.ConditionAccepted), is(v1alpha1.ConditionReady, "False", "Retired", "retired"), is(v1alpha1.ConditionDataFlowing, "False", "NotObserving", "retired")),
+			anInstrument("new-1", nil, is(v1alpha1.ConditionAccepted, "False", "Conflict", "port 30102 is held by mag-1: choose another"), is(v1alpha1.ConditionReady, "False", "Conflict", "port 30102 is held by mag-1"), is(v1alpha1.ConditionDataFlowing, "Unknown", "NotAccepted", "no data is due until the Instrument is accepted")),
 		}, "aurora"),
 		"damaged": of([]v1alpha1.Site{damagedSite()}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{
-			instrument("cam-1", lately, append(allOfInstrument[:3:3], is(v1alpha1.ConditionArchiveIntact, "False", "Damaged", "1 of its objects in the store are not what was received"))...),
-			instrument("mag-1", lately, append(allOfInstrument[:2:2], is(v1alpha1.ConditionDataFlowing, "False", "Overdue", "nothing since 02:50:00"))...),
-			instrument("mag-2", lately, append(allOfInstrument[:2:2], is(v1alpha1.ConditionDataFlowing, "False", "Overdue", "nothing since 01:10:00"))...),
+			anInstrument("cam-1", lately, append(allOfInstrument[:3:3], is(v1alpha1.ConditionArchiveIntact, "False", "Damaged", "1 of its objects in the store are not what was received"))...),
+			anInstrument("mag-1", lately, append(allOfInstrument[:2:2], is(v1alpha1.ConditionDataFlowing, "False", "Overdue", "nothing since 02:50:00"))...),
+			anInstrument("mag-2", lately, append(allOfInstrument[:2:2], is(v1alpha1.ConditionDataFlowing, "False", "Overdue", "nothing since 01:10:00"))...),
 		}, "aurora"),
-		"archive-read": of([]v1alpha1.Site{readSite()}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, "aurora"),
+		"archive-read": of([]v1alpha1.Site{readSite()}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{anInstrument("mag-1", lately, allOfInstrument...)}, "aurora"),
 		"feeds": Summarize(Resources{Sites: []v1alpha1.Site{site(allOfSite...)}, Gateways: []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)},
 			FeedServers: []v1alpha1.FeedServer{feedServer("internal", nil, yes(v1alpha1.ConditionAccepted), is(v1alpha1.ConditionReady, "False", "Progressing", "1 of 2 feed servers are ready")),
 				feedServer("public", ptr.To[int32](7), allOfGateway...)},
-			Instruments: []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, Feeds: []v1alpha1.Feed{feed(allOfGateway...)},
+			Instruments: []v1alpha1.Instrument{anInstrument("mag-1", lately, allOfInstrument...)}, Feeds: []v1alpha1.Feed{feed(allOfGateway...)},
 			Consumers: []v1alpha1.FeedConsumer{
 				consumer("display", append(allOfGateway[:2:2], is(v1alpha1.ConditionKeepingUp, "Unknown", "Idle", "nobody asks"))...),
 				consumer("model", append(allOfGateway[:2:2], is(v1alpha1.ConditionKeepingUp, "False", "Overrun", "a gap record was written in the last ten minutes"))...),
 			}}, "aurora", now),
 		"mirrors": Summarize(Resources{Sites: []v1alpha1.Site{pulledSite()}, Gateways: []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)},
-			Instruments: []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, Mirrors: mirrors()}, "aurora", now),
+			Instruments: []v1alpha1.Instrument{anInstrument("mag-1", lately, allOfInstrument...)}, Mirrors: mirrors()}, "aurora", now),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -241,13 +241,13 @@ func TestStatusOfACluster(t *testing.T) {
 	if out, err := runStatus(t, append(at, "-n", "aurora")...); !errors.Is(err, ErrProblems) || !strings.Contains(out, "No Site in namespace aurora") {
 		t.Errorf("of an empty namespace: %v\n%s", err, out)
 	}
-	s, g, i := site(), gateway(0, 0), instrument("mag-1", nil)
+	s, g, i := site(), gateway(0, 0), anInstrument("mag-1", nil)
 	cluster.Create(t, &s, &g, &i)
 	out, err := runStatus(t, append(at, "-n", "aurora")...)
 	if !errors.Is(err, ErrProblems) || !strings.Contains(out, "does an operator run") {
 		t.Errorf("without an operator: %v\n%s", err, out)
 	}
-	s.Status, g.Status, i.Status = site(allOfSite...).Status, gateway(3, 12, allOfGateway...).Status, instrument("", lately, allOfInstrument...).Status
+	s.Status, g.Status, i.Status = site(allOfSite...).Status, gateway(3, 12, allOfGateway...).Status, anInstrument("", lately, allOfInstrument...).Status
 	for _, o := range []client.Object{&s, &g, &i} {
 		if err := cluster.Status().Update(t.Context(), o); err != nil {
 			t.Fatal(err)
@@ -275,9 +275,9 @@ func TestStatusOfACluster(t *testing.T) {
 // only one Site is asked for and where the Site is not known.
 func TestUnreadable(t *testing.T) {
 	cluster := kubetest.Start(t)
-	s, g, i := site(), gateway(0, 0), instrument("mag-1", nil)
+	s, g, i := site(), gateway(0, 0), anInstrument("mag-1", nil)
 	cluster.Create(t, &s, &g, &i)
-	s.Status, g.Status, i.Status = site(allOfSite...).Status, gateway(3, 12, allOfGateway...).Status, instrument("", lately, allOfInstrument...).Status
+	s.Status, g.Status, i.Status = site(allOfSite...).Status, gateway(3, 12, allOfGateway...).Status, anInstrument("", lately, allOfInstrument...).Status
 	for _, o := range []client.Object{&s, &g, &i} {
 		if err := cluster.Status().Update(t.Context(), o); err != nil {
 			t.Fatal(err)

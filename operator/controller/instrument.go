@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/instrument"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -45,7 +46,7 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	f := r.links.facts(site)
 	if finding.Unreadable(inst) != "" { // objects that were made for it stay as they are
 		f.settle(kindInstrument, inst.Name, true)
-		if f.setState(inst.Name, instrumentState{flowing: plan.UnreadableFlow(inst)}) {
+		if f.setState(inst.Name, instrumentState{flowing: instrument.UnreadableFlow(inst)}) {
 			r.wakers.sites.wake(site)
 		}
 		return ctrl.Result{}, nil
@@ -56,7 +57,7 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 		return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one
 	}
 	retell := r.tellRefusals(f, inst)
-	view := plan.InstrumentView{Now: r.links.now(), Instrument: inst, Verdict: verdict, Entry: entry,
+	view := instrument.View{Now: r.links.now(), Instrument: inst, Verdict: verdict, Entry: entry,
 		Reports: f.reports.ofInstrument(inst.Name),
 		Forward: f.reports.ofForward(inst.Name), Damage: f.reports.ofDamage(inst.Name),
 		Clock: f.reports.ofClock(inst.Name), Content: f.reports.ofContent(inst.Name), Sender: f.reports.ofSender(inst.Name, r.links.now())}
@@ -65,7 +66,7 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	if err := r.readPool(ctx, &view); err != nil {
 		return ctrl.Result{}, err
 	}
-	status, wait := plan.InstrumentStatus(view)
+	status, wait := instrument.Status(view)
 	f.settle(kindInstrument, inst.Name, finding.Of(status.Conditions, v1alpha1.ConditionProgrammed).OK())
 	if f.setState(inst.Name, instrumentState{flowing: finding.Of(status.Conditions, v1alpha1.ConditionDataFlowing)}) {
 		r.wakers.sites.wake(site)
@@ -100,7 +101,7 @@ func earlier(a, b time.Duration) time.Duration {
 }
 
 // readPool reads the objects that addresses are made from.
-func (r *instrumentReconciler) readPool(ctx context.Context, view *plan.InstrumentView) error {
+func (r *instrumentReconciler) readPool(ctx context.Context, view *instrument.View) error {
 	if !view.Verdict.Stands() || view.Verdict.Gateway == "" {
 		return nil
 	}

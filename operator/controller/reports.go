@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/instrument"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
@@ -408,10 +409,10 @@ func (r *reports) takeSender(instrument, pod string, value []byte, seen time.Tim
 }
 
 // ofSender returns the last report of an instrument's senders; nil if there is none.
-func (r *reports) ofSender(instrument string, now time.Time) *observed.SenderReport {
+func (r *reports) ofSender(name string, now time.Time) *observed.SenderReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return plan.MergeSenders(slices.Collect(maps.Values(r.senders[instrument])), now)
+	return instrument.MergeSenders(slices.Collect(maps.Values(r.senders[name])), now)
 }
 
 // ofForward returns the last report of an instrument's copy, nil without one.

@@ -33,6 +33,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/instrument"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -297,7 +298,7 @@ func (w world) judgeMarker(site *v1alpha1.Site) markerVerdict {
 }
 
 func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict accept.Verdict, registry observed.RegistryState, pools []v1alpha1.IngestGateway, flowing map[string]finding.Finding) {
-	view := plan.InstrumentView{Now: w.Now, Instrument: inst, Verdict: verdict, Bus: w.Bus[inst.Spec.SiteRef.Name],
+	view := instrument.View{Now: w.Now, Instrument: inst, Verdict: verdict, Bus: w.Bus[inst.Spec.SiteRef.Name],
 		Gateways: w.GatewayReports, Reports: w.InstrumentReports[inst.Name], Forward: w.Forwards[inst.Name], Damage: w.Damage[inst.Name], Clock: w.Clocks[inst.Name], Content: w.Contents[inst.Name], Sender: w.Senders[inst.Name], Pods: w.Pods, Services: w.Services}
 	if entry, exists := registry.Entries[inst.Name]; exists {
 		view.Entry = &entry
@@ -307,7 +308,7 @@ func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict a
 			view.Pool = &pools[i]
 		}
 	}
-	status, wait := plan.InstrumentStatus(view)
+	status, wait := instrument.Status(view)
 	out.Instruments[inst.Name] = status
 	out.requeue("instruments", inst.Name, wait)
 	flowing[inst.Name] = finding.Of(status.Conditions, v1alpha1.ConditionDataFlowing)

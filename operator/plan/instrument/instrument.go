@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package instrument makes the status of an Instrument of what its programs report: conditions, listeners and their addresses, the clock of
+// its senders, content that was not expected, damage, and sampling.
+package instrument
 
 import (
 	"fmt"
@@ -19,8 +21,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// InstrumentView is everything that an Instrument's status is made from.
-type InstrumentView struct {
+// View is everything that an Instrument's status is made from.
+type View struct {
 	Now        time.Time
 	Instrument *v1alpha1.Instrument
 	Verdict    accept.Verdict
@@ -45,8 +47,8 @@ type InstrumentView struct {
 	Services []corev1.Service
 }
 
-// InstrumentStatus returns the status, and after how long to look again.
-func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duration) {
+// Status returns the status, and after how long to look again.
+func Status(v View) (v1alpha1.InstrumentStatus, time.Duration) {
 	programmed := v.programmed()
 	flowing, wait := v.dataFlowing()
 	clock, silent := v.clockTrusted()
@@ -64,9 +66,9 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 	if f, unexpected := contentIsUnexpected(v); unexpected {
 		c.Set(v1alpha1.ConditionContentAsDeclared, f)
 	}
-	patienceEnds := c.Finish(finding.First(v, []finding.Check[InstrumentView]{
-		func(v InstrumentView) (finding.Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
-		func(InstrumentView) (finding.Finding, bool) { return programmed, !programmed.OK() },
+	patienceEnds := c.Finish(finding.First(v, []finding.Check[View]{
+		func(v View) (finding.Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
+		func(View) (finding.Finding, bool) { return programmed, !programmed.OK() },
 	}, finding.Good(v1alpha1.ReasonReady, programmed.Message)))
 	return v1alpha1.InstrumentStatus{
 		ObservedGeneration: v.Instrument.Generation,
@@ -82,7 +84,7 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 }
 
 // PoolName is the pool that receives: the verdict's, or, while something is absent, the pool of the current entry.
-func (v InstrumentView) PoolName() string {
+func (v View) PoolName() string {
 	if v.Verdict.Gateway == "" && v.Entry != nil {
 		return v.Entry.Gateway
 	}
@@ -90,7 +92,7 @@ func (v InstrumentView) PoolName() string {
 }
 
 // Do the gateways run the declared state of the Instrument?
-var programming = []finding.Check[InstrumentView]{
+var programming = []finding.Check[View]{
 	nothingIsKnownToHaveChanged,
 	entryIsNotWritten,
 	nobodyReceives,
@@ -101,14 +103,14 @@ var programming = []finding.Check[InstrumentView]{
 	instrumentIsRetired,
 }
 
-func (v InstrumentView) programmed() finding.Finding {
+func (v View) programmed() finding.Finding {
 	running := v.running()
 	return finding.First(v, programming, finding.Good(v1alpha1.ReasonProgrammed, fmt.Sprintf(
 		"IngestGateway %q receives for it on %s", v.PoolName(), pods(len(running)))))
 }
 
 // running are the pods that are neither starting nor stopping; if there are none, all that report.
-func (v InstrumentView) running() []observed.GatewayReport {
+func (v View) running() []observed.GatewayReport {
 	alive, _ := observed.Fresh(v.Gateways, v.PoolName(), v.Now)
 	running := slices.DeleteFunc(slices.Clone(alive), func(r observed.GatewayReport) bool { return r.Revision == 0 || r.Draining })
 	if len(running) == 0 {
@@ -119,7 +121,7 @@ func (v InstrumentView) running() []observed.GatewayReport {
 
 // nothingIsKnownToHaveChanged: while JetStream is away, and while the operator starts, gateways keep the revision that they were last known
 // to run.
-func nothingIsKnownToHaveChanged(v InstrumentView) (finding.Finding, bool) {
+func nothingIsKnownToHaveChanged(v View) (finding.Finding, bool) {
 	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionProgrammed)
 	if v.Bus.Up || was == nil || was.ObservedGeneration != v.Instrument.Generation {
 		return finding.Finding{}, false
@@ -127,7 +129,7 @@ func nothingIsKnownToHaveChanged(v InstrumentView) (finding.Finding, bool) {
 	return finding.From(was), true
 }
 
-func entryIsNotWritten(v InstrumentView) (finding.Finding, bool) {
+func entryIsNotWritten(v View) (finding.Finding, bool) {
 	inst := v.Instrument
 	switch {
 	case v.Entry != nil && v.Entry.UID == string(inst.UID) && v.Entry.Generation == inst.Generation:
@@ -144,24 +146,24 @@ func entryIsNotWritten(v InstrumentView) (finding.Finding, bool) {
 }
 
 // nobodyReceives: an Instrument without listeners is in effect once the registry has it.
-func nobodyReceives(v InstrumentView) (finding.Finding, bool) {
+func nobodyReceives(v View) (finding.Finding, bool) {
 	if f, retired := instrumentIsRetired(v); retired {
 		return f, len(v.Instrument.Spec.Listeners) == 0
 	}
 	return finding.Good(v1alpha1.ReasonProgrammed, "the registry has it, and no gateway receives for it"), len(v.Instrument.Spec.Listeners) == 0
 }
 
-func reportsAreNotRead(v InstrumentView) (finding.Finding, bool) {
+func reportsAreNotRead(v View) (finding.Finding, bool) {
 	return finding.Unknown(v1alpha1.ReasonUnreachable, fmt.Sprintf(
 		"the operator does not reach JetStream, see the conditions of Site %q", v.Instrument.Spec.SiteRef.Name)), !v.Bus.Up
 }
 
-func noGatewayReports(v InstrumentView) (finding.Finding, bool) {
+func noGatewayReports(v View) (finding.Finding, bool) {
 	return finding.Bad(v1alpha1.ReasonNotReported, fmt.Sprintf(
 		"no gateway pod of IngestGateway %q reports: see its conditions", v.PoolName())), len(v.running()) == 0
 }
 
-func gatewayHasProblem(v InstrumentView) (finding.Finding, bool) {
+func gatewayHasProblem(v View) (finding.Finding, bool) {
 	for _, r := range v.running() {
 		if problem := r.Problems[v.Instrument.Name]; problem != "" {
 			return finding.Bad(v1alpha1.ReasonGatewayProblem, fmt.Sprintf("gateway pod %s: %s", r.Gateway, problem)), true
@@ -170,7 +172,7 @@ func gatewayHasProblem(v InstrumentView) (finding.Finding, bool) {
 	return finding.Finding{}, false
 }
 
-func gatewayIsBehind(v InstrumentView) (finding.Finding, bool) {
+func gatewayIsBehind(v View) (finding.Finding, bool) {
 	for _, r := range v.running() {
 		if r.Revision < v.Entry.Revision {
 			return finding.Bad(v1alpha1.ReasonProgressing, fmt.Sprintf(
@@ -180,13 +182,13 @@ func gatewayIsBehind(v InstrumentView) (finding.Finding, bool) {
 	return finding.Finding{}, false
 }
 
-func instrumentIsRetired(v InstrumentView) (finding.Finding, bool) {
+func instrumentIsRetired(v View) (finding.Finding, bool) {
 	return finding.Good(v1alpha1.ReasonRetired, "retired: gateways receive nothing for it, and its archive stays"),
 		v.Instrument.Spec.State == v1alpha1.InstrumentRetired
 }
 
 // Does data arrive?
-var flow = []finding.Check[InstrumentView]{
+var flow = []finding.Check[View]{
 	instrumentDoesNotObserve,
 	itIsNotTheTime,
 	reportsWereReadLately,
@@ -200,7 +202,7 @@ var flow = []finding.Check[InstrumentView]{
 }
 
 // dataFlowing also says when the answer may change without a report.
-func (v InstrumentView) dataFlowing() (finding.Finding, time.Duration) {
+func (v View) dataFlowing() (finding.Finding, time.Duration) {
 	f := finding.First(v, flow, finding.Good(v1alpha1.ReasonFlowing, "data arrives in cadence"))
 	if len(v.Instrument.Spec.Listeners) == 0 {
 		return f, 0
@@ -209,7 +211,7 @@ func (v InstrumentView) dataFlowing() (finding.Finding, time.Duration) {
 }
 
 // absentIn is after how long it is no longer known whether data arrives; 0 while a gateway reports: the reports show the first silence.
-func (v InstrumentView) absentIn() time.Duration {
+func (v View) absentIn() time.Duration {
 	alive, latest := observed.Fresh(v.Gateways, v.PoolName(), v.Now)
 	switch {
 	case !v.Bus.Up:
@@ -221,12 +223,12 @@ func (v InstrumentView) absentIn() time.Duration {
 }
 
 // due is how long after the last data the next is overdue.
-func (v InstrumentView) due() time.Duration {
+func (v View) due() time.Duration {
 	return observing.Due(v.Instrument.Spec.Cadence.Interval.Duration)
 }
 
 // overdueFrom counts from the Instrument's creation where nothing came yet.
-func (v InstrumentView) overdueFrom() time.Time {
+func (v View) overdueFrom() time.Time {
 	if last := v.lastReceived(); !last.IsZero() {
 		return last.Add(v.due())
 	}
@@ -234,7 +236,7 @@ func (v InstrumentView) overdueFrom() time.Time {
 }
 
 // lastReceived is the later of the reported time and the one in the status: lost reports do not mean that nothing was received.
-func (v InstrumentView) lastReceived() time.Time {
+func (v View) lastReceived() time.Time {
 	if end := v.lostReport(); !end.IsZero() {
 		return end
 	}
@@ -243,7 +245,7 @@ func (v InstrumentView) lastReceived() time.Time {
 
 // lostReport is the latest that may have been reported where the status, which is rounded
 // down, says more than the reports do; zero where it does not.
-func (v InstrumentView) lostReport() time.Time {
+func (v View) lostReport() time.Time {
 	said := v.Instrument.Status.LastReceivedTime
 	if said == nil || !said.After(LastReported(v.Reports)) || said.After(v.Now) {
 		return time.Time{}
@@ -262,7 +264,7 @@ func LastReported(reports []observed.InstrumentReport) time.Time {
 	return last
 }
 
-func instrumentDoesNotObserve(v InstrumentView) (finding.Finding, bool) {
+func instrumentDoesNotObserve(v View) (finding.Finding, bool) {
 	state := v.Instrument.Spec.State
 	return finding.Bad(v1alpha1.ReasonNotObserving, "no data is due: spec.state is "+string(state)),
 		state == v1alpha1.InstrumentMaintenance || state == v1alpha1.InstrumentRetired
@@ -270,7 +272,7 @@ func instrumentDoesNotObserve(v InstrumentView) (finding.Finding, bool) {
 
 // itIsNotTheTime: spec.cadence.observes says that nothing is due, or was not until
 // less ago than the next data would be overdue.
-func itIsNotTheTime(v InstrumentView) (finding.Finding, bool) {
+func itIsNotTheTime(v View) (finding.Finding, bool) {
 	schedule, err := observing.Of(entries.ObservesEntry(&v.Instrument.Spec))
 	if err != nil || schedule.Always() {
 		return finding.Finding{}, false
@@ -279,7 +281,7 @@ func itIsNotTheTime(v InstrumentView) (finding.Finding, bool) {
 }
 
 // reportsWereReadLately: a short absence of the operator or of JetStream is no sign of an instrument's state.
-func reportsWereReadLately(v InstrumentView) (finding.Finding, bool) {
+func reportsWereReadLately(v View) (finding.Finding, bool) {
 	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionDataFlowing)
 	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > observed.ReportAge+observed.ReportGrace {
 		return finding.Finding{}, false
@@ -288,20 +290,20 @@ func reportsWereReadLately(v InstrumentView) (finding.Finding, bool) {
 }
 
 // instrumentIsNotAccepted: if its entry is in the registry all the same, gateways receive for it, and their reports count.
-func instrumentIsNotAccepted(v InstrumentView) (finding.Finding, bool) {
+func instrumentIsNotAccepted(v View) (finding.Finding, bool) {
 	stands := v.Entry != nil && v.Entry.UID == string(v.Instrument.UID)
 	return finding.Unknown(v1alpha1.ReasonNotAccepted, "no data is due until the Instrument is accepted: "+v.Verdict.Message),
 		!v.Verdict.OK() && !stands
 }
 
 // nothingIsReceived: gateways do not report imported data.
-func nothingIsReceived(v InstrumentView) (finding.Finding, bool) {
+func nothingIsReceived(v View) (finding.Finding, bool) {
 	return finding.Unknown(v1alpha1.ReasonNoListeners,
 			"it has no listeners, and gateways report nothing of data that is imported: `substorm archive report` says what is there"),
 		len(v.Instrument.Spec.Listeners) == 0
 }
 
-func reportsAreAbsent(v InstrumentView) (finding.Finding, bool) {
+func reportsAreAbsent(v View) (finding.Finding, bool) {
 	_, latest := observed.Fresh(v.Gateways, v.PoolName(), v.Now)
 	switch {
 	case !v.Bus.Up:
@@ -318,7 +320,7 @@ func reportsAreAbsent(v InstrumentView) (finding.Finding, bool) {
 }
 
 // reportsWereLost: the earlier finding about the data holds, until more of it is overdue.
-func reportsWereLost(v InstrumentView) (finding.Finding, bool) {
+func reportsWereLost(v View) (finding.Finding, bool) {
 	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionDataFlowing)
 	if was == nil || v.lostReport().IsZero() {
 		return finding.Finding{}, false
@@ -327,19 +329,19 @@ func reportsWereLost(v InstrumentView) (finding.Finding, bool) {
 	return finding.From(was), holds
 }
 
-func dataIsNotDueYet(v InstrumentView) (finding.Finding, bool) {
+func dataIsNotDueYet(v View) (finding.Finding, bool) {
 	return finding.Unknown(v1alpha1.ReasonAwaitingData, fmt.Sprintf(
 			"nothing was received yet, and nothing is overdue before %s: point the instrument at an address in status.listeners",
 			v.overdueFrom().UTC().Format(time.RFC3339))),
 		v.lastReceived().IsZero() && !v.Now.After(v.overdueFrom())
 }
 
-func dataWasNeverSeen(v InstrumentView) (finding.Finding, bool) {
+func dataWasNeverSeen(v View) (finding.Finding, bool) {
 	return finding.Bad(v1alpha1.ReasonNeverSeen, "nothing was received yet: point the instrument at an address in status.listeners"),
 		v.lastReceived().IsZero()
 }
 
-func dataIsOverdue(v InstrumentView) (finding.Finding, bool) {
+func dataIsOverdue(v View) (finding.Finding, bool) {
 	last := v.lastReceived()
 	return finding.Bad(v1alpha1.ReasonOverdue, fmt.Sprintf(
 		"nothing was received since %s, and data is due every %s: check the instrument and its link to the gateways",
@@ -347,7 +349,7 @@ func dataIsOverdue(v InstrumentView) (finding.Finding, bool) {
 }
 
 // acknowledgeIsLimited: a gateway that reports has no peer to copy its spool to.
-func acknowledgeIsLimited(v InstrumentView) (finding.Finding, bool) {
+func acknowledgeIsLimited(v View) (finding.Finding, bool) {
 	if v.Instrument.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated || !v.Bus.Up {
 		was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionAcknowledgeLimited)
 		if was == nil || v.Instrument.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated {
@@ -386,7 +388,7 @@ func ReceivedToday(reports []observed.InstrumentReport, now time.Time) *v1alpha1
 }
 
 // forward is how the copy is getting on, where one is declared and reported of.
-func (v InstrumentView) forward() *v1alpha1.ForwardStatus {
+func (v View) forward() *v1alpha1.ForwardStatus {
 	declared, said := v.Instrument.Spec.Forward, v.Forward
 	if declared == nil || said == nil || said.Address != declared.Address {
 		return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package instrument_test
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/instrument"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
@@ -43,12 +43,12 @@ func TestMergeSenders(t *testing.T) {
 		"all are silent":         {[]observed.SenderReport{one, two}, now.Add(time.Hour), 1, time.Minute},
 		"a report of one sender": {[]observed.SenderReport{{SenderStatus: said("c", 0, 7), Seen: now}}, now, 7, 0},
 	} {
-		got := plan.MergeSenders(c.reports, c.now)
+		got := instrument.MergeSenders(c.reports, c.now)
 		if got == nil || got.QueueObjects != c.objects || !got.Seen.Equal(now.Add(-c.seenAgo)) {
 			t.Errorf("%s: %+v, want %d objects, seen %v ago", name, got, c.objects, c.seenAgo)
 		}
 	}
-	if got := plan.MergeSenders(nil, now); got != nil {
+	if got := instrument.MergeSenders(nil, now); got != nil {
 		t.Errorf("no report: %+v", got)
 	}
 }
@@ -63,7 +63,7 @@ func FuzzClock(f *testing.F) {
 		now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 		off, trip := wire.Span(offset), wire.Span(roundTrip)
 		said := &observed.SenderReport{Seen: now, SenderStatus: wire.SenderStatus{ReportedAt: now, ClockOffset: &off, RoundTrip: &trip, QueueObjects: queue}}
-		status, _ := plan.InstrumentStatus(plan.InstrumentView{
+		status, _ := instrument.Status(instrument.View{
 			Instrument: &v1alpha1.Instrument{}, Now: now, Sender: said, Bus: observed.Bus{Up: true},
 		})
 		if said.Differs(*said) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package instrument
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 )
 
 // May the instrument's clock be trusted?
-var clockChecks = []finding.Check[InstrumentView]{
+var clockChecks = []finding.Check[View]{
 	timesAreDoubted,
 	reportsOfSendersAreNotRead,
 	senderIsSilent,
@@ -53,7 +53,7 @@ func MergeSenders(reports []observed.SenderReport, now time.Time) *observed.Send
 	return &observed.SenderReport{SenderStatus: wire.MergeSenders(all), Seen: newest}
 }
 
-func (v InstrumentView) clockTrusted() (finding.Finding, time.Duration) {
+func (v View) clockTrusted() (finding.Finding, time.Duration) {
 	f := finding.First(v, clockChecks, finding.Good(v1alpha1.ReasonWithinMaxSkew, fmt.Sprintf("the sender's clock is within %s of the gateways'", v.maxSkew())))
 	if v.Sender == nil {
 		return f, 0
@@ -61,7 +61,7 @@ func (v InstrumentView) clockTrusted() (finding.Finding, time.Duration) {
 	return f, v.Sender.Seen.Add(observed.HeartbeatAge).Sub(v.Now) + time.Second
 }
 
-func (v InstrumentView) maxSkew() time.Duration {
+func (v View) maxSkew() time.Duration {
 	if d := v.Instrument.Spec.Clock.MaxSkew.Duration; d > 0 {
 		return d
 	}
@@ -69,7 +69,7 @@ func (v InstrumentView) maxSkew() time.Duration {
 }
 
 // timesAreDoubted: the last object with a time had one that is not believed.
-func timesAreDoubted(v InstrumentView) (finding.Finding, bool) {
+func timesAreDoubted(v View) (finding.Finding, bool) {
 	c := v.Clock
 	if c == nil || c.BelievedAt != nil {
 		return finding.Finding{}, false
@@ -93,7 +93,7 @@ func sideOf(offset time.Duration) string {
 	return fmt.Sprintf("%s %s", observed.RoundedOffset(offset).Abs(), side)
 }
 
-func reportsOfSendersAreNotRead(v InstrumentView) (finding.Finding, bool) {
+func reportsOfSendersAreNotRead(v View) (finding.Finding, bool) {
 	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionClockTrusted)
 	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > observed.HeartbeatAge {
 		return finding.Finding{}, false
@@ -101,7 +101,7 @@ func reportsOfSendersAreNotRead(v InstrumentView) (finding.Finding, bool) {
 	return finding.From(was), true
 }
 
-func senderIsSilent(v InstrumentView) (finding.Finding, bool) {
+func senderIsSilent(v View) (finding.Finding, bool) {
 	switch {
 	case v.Sender == nil && len(v.Instrument.Spec.Listeners) == 0:
 		return finding.Unknown(v1alpha1.ReasonNoListeners, "it has no listeners: there is no sender that would report its clock"), true
@@ -115,12 +115,12 @@ func senderIsSilent(v InstrumentView) (finding.Finding, bool) {
 	}
 }
 
-func clockIsNotMeasured(v InstrumentView) (finding.Finding, bool) {
+func clockIsNotMeasured(v View) (finding.Finding, bool) {
 	return finding.Unknown(v1alpha1.ReasonNotMeasured, "its sender has not compared clocks yet"), v.Sender.ClockOffset == nil
 }
 
 // offset of the sender's clock, and by how much the measurement may be wrong.
-func (v InstrumentView) offset() (offset, uncertain time.Duration) {
+func (v View) offset() (offset, uncertain time.Duration) {
 	if v.Sender.RoundTrip != nil {
 		uncertain = time.Duration(*v.Sender.RoundTrip) / 2
 	}
@@ -128,7 +128,7 @@ func (v InstrumentView) offset() (offset, uncertain time.Duration) {
 }
 
 // clockIsOff: by more than the uncertainty of the measurement.
-func clockIsOff(v InstrumentView) (finding.Finding, bool) {
+func clockIsOff(v View) (finding.Finding, bool) {
 	offset, uncertain := v.offset()
 	return finding.Bad(v1alpha1.ReasonClockOff, fmt.Sprintf(
 			"the sender's clock is %s the gateways', more than spec.clock.maxSkew (%s): set it, by NTP or GPS; data is received and keeps its times",
@@ -136,7 +136,7 @@ func clockIsOff(v InstrumentView) (finding.Finding, bool) {
 		offset.Abs()-uncertain > v.maxSkew()
 }
 
-func clockIsUncertain(v InstrumentView) (finding.Finding, bool) {
+func clockIsUncertain(v View) (finding.Finding, bool) {
 	offset, uncertain := v.offset()
 	return finding.Unknown(v1alpha1.ReasonUncertain, fmt.Sprintf(
 			"the sender's clock may be off by %s, right to within %s: the link is too slow to tell", observed.RoundedOffset(offset).Abs(), observed.RoundedOffset(uncertain))),
@@ -144,7 +144,7 @@ func clockIsUncertain(v InstrumentView) (finding.Finding, bool) {
 }
 
 // sender is the displayed state of the sender, until it is long gone.
-func (v InstrumentView) sender() *v1alpha1.SenderStatus {
+func (v View) sender() *v1alpha1.SenderStatus {
 	said := v.Sender
 	if said == nil {
 		return nil

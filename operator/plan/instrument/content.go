@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package instrument
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ const undeclaredType = "application/octet-stream"
 
 // contentIsUnexpected: objects of the last day are not of the media type that they are declared to have. While JetStream is away, the
 // earlier condition stays.
-func contentIsUnexpected(v InstrumentView) (finding.Finding, bool) {
+func contentIsUnexpected(v View) (finding.Finding, bool) {
 	if was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionContentAsDeclared); !v.Bus.Up && was != nil {
 		return finding.From(was), true
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package instrument
 
 import (
 	"cmp"
@@ -24,7 +24,7 @@ import (
 const maxAddresses = 64
 
 // listeners are where the instrument can send, and whether gateways receive there. Programmed is the Instrument's condition.
-func (v InstrumentView) listeners(programmed finding.Finding) []v1alpha1.ListenerStatus {
+func (v View) listeners(programmed finding.Finding) []v1alpha1.ListenerStatus {
 	var all []v1alpha1.ListenerStatus
 	for i := range v.Instrument.Spec.Listeners {
 		listener := &v.Instrument.Spec.Listeners[i]
@@ -44,7 +44,7 @@ func (v InstrumentView) listeners(programmed finding.Finding) []v1alpha1.Listene
 }
 
 // lastReceivedAt is when data last arrived at a listener, according to the reports, or to the earlier status if reports were lost.
-func (v InstrumentView) lastReceivedAt(name string, was *metav1.Time) *metav1.Time {
+func (v View) lastReceivedAt(name string, was *metav1.Time) *metav1.Time {
 	var last time.Time
 	for _, r := range v.Reports {
 		if at := r.Listeners[name]; at.After(last) {
@@ -57,7 +57,7 @@ func (v InstrumentView) lastReceivedAt(name string, was *metav1.Time) *metav1.Ti
 	return was
 }
 
-func (v InstrumentView) listenerAccepted(name string) finding.Finding {
+func (v View) listenerAccepted(name string) finding.Finding {
 	switch refused, is := v.Verdict.Refused[name]; {
 	case is:
 		return refused
@@ -69,7 +69,7 @@ func (v InstrumentView) listenerAccepted(name string) finding.Finding {
 }
 
 // hasListener returns whether a listener is in the entry that gateways read.
-func (v InstrumentView) hasListener(name string) bool {
+func (v View) hasListener(name string) bool {
 	return v.Entry != nil && slices.ContainsFunc(v.Entry.Listeners, func(l wire.ListenerEntry) bool { return l.Name == name })
 }
 
@@ -84,7 +84,7 @@ func listenerStatus(inst *v1alpha1.Instrument, name string) v1alpha1.ListenerSta
 }
 
 // addresses are where the instrument can send of a listener.
-func (v InstrumentView) addresses(listener *v1alpha1.Listener, accepted finding.Finding) []v1alpha1.ListenerAddress {
+func (v View) addresses(listener *v1alpha1.Listener, accepted finding.Finding) []v1alpha1.ListenerAddress {
 	if !accepted.OK() || v.Pool == nil || v.Instrument.Spec.State == v1alpha1.InstrumentRetired {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (v InstrumentView) addresses(listener *v1alpha1.Listener, accepted finding.
 	return all
 }
 
-func (v InstrumentView) address(listener *v1alpha1.Listener, host string) v1alpha1.ListenerAddress {
+func (v View) address(listener *v1alpha1.Listener, host string) v1alpha1.ListenerAddress {
 	a := v1alpha1.ListenerAddress{Address: host}
 	if listener.Protocol == v1alpha1.ListenerHTTP {
 		scheme := "http://"
@@ -108,7 +108,7 @@ func (v InstrumentView) address(listener *v1alpha1.Listener, host string) v1alph
 	return a
 }
 
-func (v InstrumentView) hosts(listener v1alpha1.ListenerProtocol) []string {
+func (v View) hosts(listener v1alpha1.ListenerProtocol) []string {
 	switch v.Pool.Spec.Service.Type {
 	case corev1.ServiceTypeClusterIP:
 		return []string{v.Pool.Name + "." + v.Pool.Namespace + ".svc"}
@@ -120,7 +120,7 @@ func (v InstrumentView) hosts(listener v1alpha1.ListenerProtocol) []string {
 }
 
 // nodeHosts are the nodes that run a ready pod: node ports of others lead nowhere.
-func (v InstrumentView) nodeHosts() []string {
+func (v View) nodeHosts() []string {
 	var hosts []string
 	for i := range v.Pods {
 		if pod := &v.Pods[i]; workload.PodReady(pod) && pod.Status.HostIP != "" {
@@ -131,7 +131,7 @@ func (v InstrumentView) nodeHosts() []string {
 	return slices.Compact(hosts)
 }
 
-func (v InstrumentView) balancerHosts(listener v1alpha1.ListenerProtocol) []string {
+func (v View) balancerHosts(listener v1alpha1.ListenerProtocol) []string {
 	name := v.Pool.Name + "-tcp" // HTTP is TCP
 	if listener == v1alpha1.ListenerUDP {
 		name = v.Pool.Name + "-udp"

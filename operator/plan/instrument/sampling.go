@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package instrument
 
 import (
 	"maps"
@@ -16,7 +16,7 @@ import (
 )
 
 // freshSender is the senders' report, nil if it is too old.
-func (v InstrumentView) freshSender() *observed.SenderReport {
+func (v View) freshSender() *observed.SenderReport {
 	if v.Sender == nil || v.Now.Sub(v.Sender.Seen) > observed.HeartbeatAge {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (v InstrumentView) freshSender() *observed.SenderReport {
 
 // sampling is the sampling that is asked for: the gateways' commands if a sender takes commands, else the declared one; and the sender's
 // report about it.
-func (v InstrumentView) sampling() *v1alpha1.SamplingStatus {
+func (v View) sampling() *v1alpha1.SamplingStatus {
 	declared, said := entries.SamplingEntry(v.Instrument.Spec.Sampling), v.freshSender()
 	commanded := said != nil && said.Sampling != nil
 	if declared == nil && !commanded {
@@ -61,7 +61,7 @@ func (v InstrumentView) sampling() *v1alpha1.SamplingStatus {
 }
 
 // received is how often datagrams come to all gateways together, by channel.
-func (v InstrumentView) received() []wire.AchievedSampling {
+func (v View) received() []wire.AchievedSampling {
 	perSecond := map[string]float64{}
 	slack := 2*wire.GatewayReportInterval + wire.TelemetryReportWait(v.Instrument.Spec.Cadence.Interval.Duration)
 	for _, r := range v.Reports {
@@ -92,7 +92,7 @@ func askedOf(c wire.ChannelSampling) v1alpha1.ChannelSamplingStatus {
 }
 
 // achieved adds the senders' and gateways' observations to the request. Status has the request, which comes first.
-func (v InstrumentView) achieved(status *v1alpha1.SamplingStatus, all []wire.AchievedSampling) {
+func (v View) achieved(status *v1alpha1.SamplingStatus, all []wire.AchievedSampling) {
 	was := map[string]*metav1.Duration{}
 	if old := v.Instrument.Status.Sampling; old != nil {
 		for _, c := range old.Channels {
@@ -112,7 +112,7 @@ func (v InstrumentView) achieved(status *v1alpha1.SamplingStatus, all []wire.Ach
 }
 
 // linkProbe reports latency and loss of packets, in figures that stay the same while nothing changes much.
-func (v InstrumentView) linkProbe() *v1alpha1.LinkProbeStatus {
+func (v View) linkProbe() *v1alpha1.LinkProbeStatus {
 	said := v.freshSender()
 	if said == nil || said.LinkProbe == nil {
 		return nil

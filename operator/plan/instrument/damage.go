@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package instrument
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 
 // archiveIsDamaged: the scrub confirmed that objects in the store differ from what was received. While JetStream is away, the earlier
 // condition stays.
-func archiveIsDamaged(v InstrumentView) (finding.Finding, bool) {
+func archiveIsDamaged(v View) (finding.Finding, bool) {
 	if was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionArchiveIntact); !v.Bus.Up && was != nil {
 		return finding.From(was), true
 	}

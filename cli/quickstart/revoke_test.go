@@ -144,7 +144,7 @@ func TestRevokedUserOfAnAccountThatNobodyUses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Announce(ctx, snc, theirs, 1, &said); err == nil || strings.Count(err.Error(), "does not take") != len(theirs) {
+	if err := Announce(ctx, snc, theirs, 1, &said); err == nil || strings.Count(err.Error(), "does not accept") != len(theirs) {
 		t.Errorf("with accounts of another operator: %v", err)
 	}
 }

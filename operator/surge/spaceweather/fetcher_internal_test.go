@@ -56,7 +56,7 @@ func hostile(other string) map[string]struct {
 	return map[string]one{
 		"shape changed":        {text(`{"kp":[{"at":"2026-08-30T18:00:00","index":4}]}`), "is not an array of records as SWPC publishes them"},
 		"value 99":             {text(`[{"time_tag":"2026-08-30T18:00:00","Kp":99}]`), "Kp 99 is out of range: 0 to 9"},
-		"not a number":         {text(`[{"time_tag":"2026-08-30T18:00:00","Kp":"NaN"}]`), "Kp NaN cannot be"},
+		"not a number":         {text(`[{"time_tag":"2026-08-30T18:00:00","Kp":"NaN"}]`), "Kp NaN is out of range"},
 		"clock skew":           {text(`[{"time_tag":"2026-08-31T22:30:00","Kp":5}]`), "a time to come: this clock says 2026-08-30T22:30:00Z"},
 		"empty":                {text(`[]`), "is an array without records"},
 		"nothing":              {text(``), "is not JSON, or was cut off"},

@@ -118,7 +118,7 @@ func TestRefusedIsLogged(t *testing.T) {
 		for range refused {
 			p.ask(t.Context())
 		}
-		if said := log.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "samples=2") || !strings.Contains(said, "samples=1") || !strings.Contains(said, "Kp 99 cannot be") {
+		if said := log.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "samples=2") || !strings.Contains(said, "samples=1") || !strings.Contains(said, "Kp 99 is out of range") {
 			t.Errorf("the log says:\n%s", said)
 		}
 	})

@@ -86,7 +86,7 @@ func TestRecordedErrors(t *testing.T) {
 		"time,kp,kp\n":                        "each once",
 		"time,kp\n":                           "the file has no value",
 		"time,kp\n2015-03-17T00:00:00Z,":      "the file has no value",
-		"time,kp\n2015-03-17T00:00:00Z,12\n":  "line 2: Kp 12 cannot be",
+		"time,kp\n2015-03-17T00:00:00Z,12\n":  "line 2: Kp 12 is out of range",
 		"# a comment\ntime,kp\nyesterday,1\n": "line 3: \"yesterday\" is not a time",
 		"time,kp\n2015-03-17T00:00:00Z,1\n2015-03-17T03:00:00Z\n":                           "line 3: wrong number of fields",
 		"time,kp\n2015-03-17T00:00:00Z,four\n":                                              "line 2: \"four\" is not a number",

@@ -15,8 +15,8 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/feeds"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -25,7 +25,7 @@ func (b *busKeeper) keepDurable(ctx context.Context, d bus.Durable) error {
 	consumer, _ := wire.ParseConsumerDurable(d.Name)
 	info, err := b.changeAsPlanned(d, func(d bus.Durable) (*jetstream.ConsumerInfo, error) { return b.ensureDurable(ctx, consumer, d) })
 	if problem, refused := refusedBy(err); refused {
-		b.noteWorst(consumer, plan.StreamRefused(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), problem))
+		b.noteWorst(consumer, feeds.StreamRefused(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), problem))
 		return nil
 	}
 	if err != nil || info == nil {
@@ -228,19 +228,19 @@ func (b *busKeeper) sweep(ctx context.Context, p bus.Plan) error {
 }
 
 // removeFeedStreams removes the streams of Feeds that are being deleted, and notes the result for each.
-func (b *busKeeper) removeFeedStreams(ctx context.Context, feeds []string) error {
+func (b *busKeeper) removeFeedStreams(ctx context.Context, names []string) error {
 	var errs []error
 	b.swept.leaving = map[string]finding.Finding{}
-	for _, feed := range feeds {
+	for _, feed := range names {
 		name := wire.FeedStream(b.want.marker.Code, feed)
 		call, cancel := context.WithTimeout(ctx, objectTimeout)
 		err := b.removeStream(call, name, false)
 		cancel()
 		f := finding.Finding{Status: "True", Reason: v1alpha1.ReasonReady, Message: "its stream is gone"}
 		if problem, refused := refusedBy(err); refused {
-			f = plan.StreamRefused("the removal of stream "+name, problem)
+			f = feeds.StreamRefused("the removal of stream "+name, problem)
 		} else if err != nil {
-			f = plan.StreamSilent("stream "+name, err)
+			f = feeds.StreamSilent("stream "+name, err)
 			errs = append(errs, fmt.Errorf("stream %s: %w", name, err))
 		}
 		b.swept.leaving[feed] = f

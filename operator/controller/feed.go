@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/feeds"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -55,7 +56,7 @@ func (r *feedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err := r.finalizers.keep(ctx, kindFeed, feed, plan.FeedDeletion(plan.FeedDeletionView{Feed: feed})); err != nil {
 		return ctrl.Result{}, err
 	}
-	view := plan.FeedView{Now: r.links.now(), Feed: feed, Site: site, Consumers: map[string]time.Duration{}}
+	view := feeds.FeedView{Now: r.links.now(), Feed: feed, Site: site, Consumers: map[string]time.Duration{}}
 	if !f.readFeed(&view) {
 		return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one
 	}
@@ -65,9 +66,9 @@ func (r *feedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	for i := range consumers.Items {
 		name := consumers.Items[i].Name
-		view.Consumers[name] = plan.MergeConsumer(f.reports.ofConsumer(name), f.reports.ofFeedServers(), view.Now).Lag
+		view.Consumers[name] = feeds.MergeConsumer(f.reports.ofConsumer(name), f.reports.ofFeedServers(), view.Now).Lag
 	}
-	status, wait := plan.FeedStatus(view)
+	status, wait := feeds.FeedStatus(view)
 	p := planned{
 		resource: name, object: feed, site: key,
 		was: &feed.Status, is: &status, wasConds: feed.Status.Conditions, isConds: status.Conditions,

@@ -19,6 +19,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/feeds"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -117,7 +118,7 @@ func (b *busKeeper) keepStreams(ctx context.Context, all []bus.OwnStream) error 
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		f := plan.StreamSilent("stream "+s.Name, err)
+		f := feeds.StreamSilent("stream "+s.Name, err)
 		b.silent[s.Name], b.found.streams[s.Name] = true, accept.StreamFound{Problem: &f}
 		errs = append(errs, fmt.Errorf("stream %s: %w", s.Name, err))
 	}
@@ -140,7 +141,7 @@ func (b *busKeeper) keepDurables(ctx context.Context, all []bus.Durable) error {
 		}
 		consumer, _ := wire.ParseConsumerDurable(d.Name)
 		b.silent[named(i)] = true
-		b.noteWorst(consumer, plan.StreamSilent(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), err))
+		b.noteWorst(consumer, feeds.StreamSilent(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), err))
 		if was := b.facts.positionOf(consumer); was.UID == d.UID && was.Streams[d.Stream] != "" {
 			b.position(d, was.Streams[d.Stream])
 		}
@@ -233,7 +234,7 @@ func (b *busKeeper) keepStream(ctx context.Context, s bus.OwnStream) error {
 	if errors.As(err, &conflict) {
 		found.Problem = &conflict.Finding
 	} else if problem, refused := refusedBy(err); refused {
-		found.Problem = new(plan.StreamRefused("stream "+s.Name, problem))
+		found.Problem = new(feeds.StreamRefused("stream "+s.Name, problem))
 	} else if err != nil {
 		return err
 	}

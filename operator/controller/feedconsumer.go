@@ -22,6 +22,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/feeds"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -63,7 +64,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if feed != nil && feed.DeletionTimestamp != nil {
 		feed = nil
 	}
-	view := plan.ConsumerView{Now: r.links.now(), Consumer: consumer}
+	view := feeds.ConsumerView{Now: r.links.now(), Consumer: consumer}
 	p := planned{resource: name, object: consumer}
 	var failed error
 	if feed == nil {
@@ -88,7 +89,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		view.Server = accept.ConsumersServer(servers)
 		failed = r.admit(ctx, feed, &view)
 	}
-	status, wait := plan.ConsumerStatus(view)
+	status, wait := feeds.ConsumerStatus(view)
 	if view.Site != nil {
 		p.code = view.Site.Spec.Code
 		r.links.facts(p.site).settle(kindFeedConsumer, consumer.Name, finding.Of(status.Conditions, v1alpha1.ConditionReady).OK())
@@ -103,7 +104,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 }
 
 // admit ensures that the consumer has what it needs to connect, and that its credentials stay valid while it is not admitted.
-func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, view *plan.ConsumerView) (err error) {
+func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, view *feeds.ConsumerView) (err error) {
 	if view.Site == nil || finding.Unreadable(view.Site) != "" || !view.Verdict.Served {
 		view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Consumer, bus.ConsumerSecretName(view.Consumer), bus.ConsumerUserName(view.Consumer), view.Now)
 		return err

@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/entries"
+	"github.com/substorm/substorm/operator/plan/feeds"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -26,7 +26,7 @@ type feedFacts struct {
 	consumers map[string]consumerJudgement
 	found     busFound
 	swept     swept
-	figures   map[string]plan.FeedFigures
+	figures   map[string]feeds.FeedFigures
 }
 
 type feedJudgement struct {
@@ -125,7 +125,7 @@ func differingKeys[V any](before, after map[string]V) []string {
 }
 
 // readFeed fills in the known facts about a Feed; false if this generation was not judged yet.
-func (f *facts) readFeed(view *plan.FeedView) bool {
+func (f *facts) readFeed(view *feeds.FeedView) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name := view.Feed.Name
@@ -146,7 +146,7 @@ func (f *facts) readFeed(view *plan.FeedView) bool {
 }
 
 // readConsumer fills in the known facts about a FeedConsumer; false if this generation was not judged yet.
-func (f *facts) readConsumer(view *plan.ConsumerView) bool {
+func (f *facts) readConsumer(view *feeds.ConsumerView) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name := view.Consumer.Name
@@ -226,13 +226,13 @@ func (f *facts) allCounted(p bus.Plan) bool {
 	return true
 }
 
-func (f *facts) figuresOf() map[string]plan.FeedFigures {
+func (f *facts) figuresOf() map[string]feeds.FeedFigures {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.feeds.figures
 }
 
-func (f *facts) setFigures(figures map[string]plan.FeedFigures) {
+func (f *facts) setFigures(figures map[string]feeds.FeedFigures) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.feeds.figures = figures

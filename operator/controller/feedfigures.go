@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/feeds"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 // countFeeds counts the messages of each Feed in the streams. If a Feed cannot be counted, its last known figures stay.
 func (l *link) countFeeds(ctx context.Context, js jetstream.JetStream, p bus.Plan) error {
 	var errs []error
-	all, was := map[string]plan.FeedFigures{}, l.facts.figuresOf()
+	all, was := map[string]feeds.FeedFigures{}, l.facts.figuresOf()
 	for feed, selections := range p.Selections {
 		figures, err := l.countFeed(ctx, js, selections)
 		if err != nil {
@@ -47,7 +47,7 @@ func (l *link) countFeeds(ctx context.Context, js jetstream.JetStream, p bus.Pla
 	return errors.Join(errs...)
 }
 
-func (l *link) countFeed(ctx context.Context, js jetstream.JetStream, selections []bus.FeedSelection) (sum plan.FeedFigures, err error) {
+func (l *link) countFeed(ctx context.Context, js jetstream.JetStream, selections []bus.FeedSelection) (sum feeds.FeedFigures, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*objectTimeout)
 	defer cancel()
 	for _, s := range selections {
@@ -66,7 +66,7 @@ func (l *link) countFeed(ctx context.Context, js jetstream.JetStream, selections
 	return sum, nil
 }
 
-func addFigures(sum *plan.FeedFigures, f plan.FeedFigures) {
+func addFigures(sum *feeds.FeedFigures, f feeds.FeedFigures) {
 	sum.Messages += f.Messages
 	sum.PerMinute += f.PerMinute
 	if f.Bytes != nil {
@@ -89,12 +89,12 @@ func addFigures(sum *plan.FeedFigures, f plan.FeedFigures) {
 
 // countStream counts the messages of a selection in a stream. JetStream counts for us: a consumer with these subjects reports how many
 // messages it has before it.
-func countStream(ctx context.Context, js jetstream.JetStream, s bus.FeedSelection, now time.Time) (plan.FeedFigures, error) {
+func countStream(ctx context.Context, js jetstream.JetStream, s bus.FeedSelection, now time.Time) (feeds.FeedFigures, error) {
 	stream, err := js.Stream(ctx, s.Stream)
 	if err != nil {
-		return plan.FeedFigures{}, err
+		return feeds.FeedFigures{}, err
 	}
-	var f plan.FeedFigures
+	var f feeds.FeedFigures
 	if s.Whole {
 		state := stream.CachedInfo().State
 		f.Bytes = new(int64(state.Bytes))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/feeds"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
@@ -21,7 +22,7 @@ func TestCountsOfAConsumerStay(t *testing.T) {
 			LagMessages: 5, Messages: 100 * gaps, Gaps: gaps, Dropped: map[string]uint64{"Lag": gaps}}}
 	}
 	gone, quiet := report("gone", 2*time.Hour, 3), report("quiet", time.Hour, 4)
-	sum := MergeConsumer([]observed.ConsumerReport{gone, quiet}, nil, now)
+	sum := feeds.MergeConsumer([]observed.ConsumerReport{gone, quiet}, nil, now)
 	if sum.Gaps != 7 || sum.Messages != 700 || sum.Dropped["Lag"] != 7 {
 		t.Errorf("%d gaps, %d messages, %v dropped: want what both counted", sum.Gaps, sum.Messages, sum.Dropped)
 	}
@@ -30,7 +31,7 @@ func TestCountsOfAConsumerStay(t *testing.T) {
 	}
 	alive := observed.FeedServerReport{Seen: now}
 	alive.Pod, alive.Incarnation = "quiet", "quiet"
-	if sum := MergeConsumer([]observed.ConsumerReport{gone, quiet}, []observed.FeedServerReport{alive}, now); sum.State != v1alpha1.ReasonOverrun || sum.Connections != 1 || sum.Gaps != 7 {
+	if sum := feeds.MergeConsumer([]observed.ConsumerReport{gone, quiet}, []observed.FeedServerReport{alive}, now); sum.State != v1alpha1.ReasonOverrun || sum.Connections != 1 || sum.Gaps != 7 {
 		t.Errorf("state %s, %d connections, %d gaps", sum.State, sum.Connections, sum.Gaps)
 	}
 }

@@ -132,7 +132,7 @@ func (v FeedServerView) figures(status *v1alpha1.FeedServerStatus) {
 // FeedServerFigures are the figures in the present reports of a FeedServer's pods, from the reports of all feed servers of its Site and
 // their reports of FeedConsumers; a status has none while no pod reports.
 func FeedServerFigures(status *v1alpha1.FeedServerStatus, server string, reports []observed.FeedServerReport, said map[string][]observed.ConsumerReport, now time.Time) {
-	own := slices.DeleteFunc(freshServers(reports, now), func(r observed.FeedServerReport) bool { return r.FeedServer != server })
+	own := slices.DeleteFunc(observed.FreshServers(reports, now), func(r observed.FeedServerReport) bool { return r.FeedServer != server })
 	if len(own) == 0 {
 		status.ConnectionCount, status.ConsumerCount, status.EventStreamCount, status.BytesPerSecond = nil, nil, nil, nil
 		return

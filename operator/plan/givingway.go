@@ -21,7 +21,7 @@ func (v FeedServerView) givesWay() (finding.Finding, bool) {
 		}
 		return finding.From(was), true
 	}
-	own := slices.DeleteFunc(freshServers(v.Reports, v.Now), func(r observed.FeedServerReport) bool { return r.FeedServer != v.Server.Name })
+	own := slices.DeleteFunc(observed.FreshServers(v.Reports, v.Now), func(r observed.FeedServerReport) bool { return r.FeedServer != v.Server.Name })
 	var robots, bulk int
 	var causes []string
 	for _, r := range own {

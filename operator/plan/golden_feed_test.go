@@ -18,6 +18,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/entries"
+	"github.com/substorm/substorm/operator/plan/feeds"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -28,7 +29,7 @@ type feedWorld struct {
 	Deployments []appsv1.Deployment `json:"deployments"`
 	// Found streams by name, figures by Feed.
 	Found   map[string]accept.StreamFound `json:"found"`
-	Figures map[string]plan.FeedFigures   `json:"figures"`
+	Figures map[string]feeds.FeedFigures  `json:"figures"`
 	// Durables are what was found of them, by FeedConsumer.
 	Durables map[string]finding.Finding `json:"durables"`
 	// Removed says what was found of the streams of Feeds that are being deleted, and Doomed
@@ -212,7 +213,7 @@ func (w world) owned(secrets workload.Secrets) workload.Secrets {
 }
 
 func (w world) planFeed(out *planned, in *entries.Input, feed *v1alpha1.Feed, registry observed.RegistryState) {
-	view := plan.FeedView{Now: w.Now, Feed: feed, Site: in.Site, Verdict: in.FeedsAre[feed.Name], Bus: w.Bus[feed.Spec.SiteRef.Name],
+	view := feeds.FeedView{Now: w.Now, Feed: feed, Site: in.Site, Verdict: in.FeedsAre[feed.Name], Bus: w.Bus[feed.Spec.SiteRef.Name],
 		Consumers: map[string]time.Duration{}}
 	if entry, exists := registry.Feeds[feed.Name]; exists {
 		view.Entry = &entry
@@ -227,10 +228,10 @@ func (w world) planFeed(out *planned, in *entries.Input, feed *v1alpha1.Feed, re
 	}
 	for i := range in.Consumers {
 		if c := &in.Consumers[i]; c.Spec.FeedRef.Name == feed.Name {
-			view.Consumers[c.Name] = plan.MergeConsumer(w.ConsumerReports[c.Name], w.FeedServerReports, w.Now).Lag
+			view.Consumers[c.Name] = feeds.MergeConsumer(w.ConsumerReports[c.Name], w.FeedServerReports, w.Now).Lag
 		}
 	}
-	status, wait := plan.FeedStatus(view)
+	status, wait := feeds.FeedStatus(view)
 	out.Feeds[feed.Name] = status
 	out.requeue("feeds", feed.Name, wait)
 }
@@ -245,7 +246,7 @@ func durables(consumers []v1alpha1.FeedConsumer) map[string]string {
 }
 
 func (w world) planConsumer(out *planned, in *entries.Input, c *v1alpha1.FeedConsumer, server *v1alpha1.FeedServer, registry observed.RegistryState) {
-	view := plan.ConsumerView{Now: w.Now, Consumer: c, Server: server, Servers: w.FeedServerReports, Reports: w.ConsumerReports[c.Name]}
+	view := feeds.ConsumerView{Now: w.Now, Consumer: c, Server: server, Servers: w.FeedServerReports, Reports: w.ConsumerReports[c.Name]}
 	verdict, known := in.ConsumersAre[c.Name]
 	if !known {
 		view.Verdict = accept.OrphanConsumer(c)
@@ -287,8 +288,8 @@ func (w world) planConsumer(out *planned, in *entries.Input, c *v1alpha1.FeedCon
 	}
 }
 
-func (p *planned) planConsumerStatus(name string, view plan.ConsumerView) {
-	status, wait := plan.ConsumerStatus(view)
+func (p *planned) planConsumerStatus(name string, view feeds.ConsumerView) {
+	status, wait := feeds.ConsumerStatus(view)
 	p.FeedConsumers[name] = status
 	p.requeue("feedConsumers", name, wait)
 }

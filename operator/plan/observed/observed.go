@@ -170,3 +170,8 @@ func Rounded(t time.Time) *metav1.Time {
 	}
 	return new(metav1.NewTime(t.UTC().Truncate(LastReceivedStep)))
 }
+
+// FreshServers returns the feed servers that report.
+func FreshServers(servers []FeedServerReport, now time.Time) []FeedServerReport {
+	return slices.DeleteFunc(slices.Clone(servers), func(s FeedServerReport) bool { return now.Sub(s.Seen) > ReportAge })
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package feeds
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func MergeConsumer(reports []observed.ConsumerReport, servers []observed.FeedSer
 	sum := ConsumerFigures{State: v1alpha1.ReasonIdle, LagBytes: new(int64), Bytes: new(int64), Dropped: map[string]int64{}}
 	for _, r := range reports {
 		sum.count(r)
-		if now.Sub(r.Seen) > observed.ReportAge && !slices.ContainsFunc(freshServers(servers, now), r.IsOf) {
+		if now.Sub(r.Seen) > observed.ReportAge && !slices.ContainsFunc(observed.FreshServers(servers, now), r.IsOf) {
 			continue
 		}
 		if slices.Index(badness, r.State) > slices.Index(badness, sum.State) {
@@ -80,11 +80,6 @@ func joinKnown[T int64 | uint64](a *int64, b *T, join func(a, b int64) int64) *i
 func greater(a, b int64) int64 { return max(a, b) }
 
 func plus(a, b int64) int64 { return a + b }
-
-// freshServers are the feed servers that report.
-func freshServers(servers []observed.FeedServerReport, now time.Time) []observed.FeedServerReport {
-	return slices.DeleteFunc(slices.Clone(servers), func(s observed.FeedServerReport) bool { return now.Sub(s.Seen) > observed.ReportAge })
-}
 
 // ConsumerView is everything that a FeedConsumer's status is made from.
 type ConsumerView struct {
@@ -138,7 +133,7 @@ func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration)
 
 // figures fills in what was measured. While no pod reports, the last figures stay.
 func (v ConsumerView) figures(status *v1alpha1.FeedConsumerStatus, sum ConsumerFigures) {
-	if len(v.Reports) == 0 || !v.Bus.Up || len(freshServers(v.Servers, v.Now)) == 0 {
+	if len(v.Reports) == 0 || !v.Bus.Up || len(observed.FreshServers(v.Servers, v.Now)) == 0 {
 		was := &v.Consumer.Status
 		status.Lag, status.Delivered, status.Dropped = was.Lag, was.Delivered, was.Dropped
 		status.GapCount, status.AchievedInterval = was.GapCount, was.AchievedInterval
@@ -208,11 +203,11 @@ func durablesAreAmiss(v ConsumerView) (finding.Finding, bool) {
 
 func noFeedServerReports(v ConsumerView) (finding.Finding, bool) {
 	return finding.Bad(v1alpha1.ReasonNotReported, fmt.Sprintf("no feed server of Site %q reports: see its condition %s",
-		v.Site.Name, v1alpha1.ConditionFeedServerAvailable)), len(freshServers(v.Servers, v.Now)) == 0
+		v.Site.Name, v1alpha1.ConditionFeedServerAvailable)), len(observed.FreshServers(v.Servers, v.Now)) == 0
 }
 
 func feedServerHasProblem(v ConsumerView) (finding.Finding, bool) {
-	for _, s := range freshServers(v.Servers, v.Now) {
+	for _, s := range observed.FreshServers(v.Servers, v.Now) {
 		if problem := s.Problems[v.Consumer.Name]; problem != "" {
 			return finding.Bad(v1alpha1.ReasonFeedServerProblem, fmt.Sprintf("feed server %s: %s", s.Pod, problem)), true
 		}
@@ -221,7 +216,7 @@ func feedServerHasProblem(v ConsumerView) (finding.Finding, bool) {
 }
 
 func feedServerIsBehind(v ConsumerView) (finding.Finding, bool) {
-	for _, s := range freshServers(v.Servers, v.Now) {
+	for _, s := range observed.FreshServers(v.Servers, v.Now) {
 		if s.Revision < v.Entry.Revision && s.Revision > 0 && !s.Draining {
 			return finding.Bad(v1alpha1.ReasonProgressing, fmt.Sprintf("feed server %s does not run registry revision %d yet", s.Pod, v.Entry.Revision)), true
 		}
@@ -247,7 +242,7 @@ func (v ConsumerView) keepingUp(sum ConsumerFigures) (finding.Finding, time.Dura
 		return finding.Unknown(v1alpha1.ReasonNotAccepted, "it gets nothing until it is accepted: "+v.Verdict.Message), 0
 	case silent:
 		return finding.Unknown(v1alpha1.ReasonNoReport, "no feed server reports about it: see the conditions of the Site"), 0
-	case (!v.Bus.Up || len(freshServers(v.Servers, v.Now)) == 0) && was != nil:
+	case (!v.Bus.Up || len(observed.FreshServers(v.Servers, v.Now)) == 0) && was != nil:
 		return finding.From(was), latest.Add(observed.ReportAge+observed.ReportGrace).Sub(v.Now) + time.Second
 	default:
 		return sum.finding(), 0

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package feeds makes the status of a Feed and of a FeedConsumer of what its programs report, and of what stands in JetStream.
+package feeds
 
 import (
 	"fmt"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of `make test`, or with `e2e` those of `make e2e`. A test that fails is run once more, by itself: on two slow cores
 # a server now and then misses a deadline that it keeps otherwise. If it passes only then, its logs are printed at the end with the
-# load of the machine, and it is a fault to be mended all the same. More than three such tests fail the run.
+# load of the machine, and it is a fault to be mended all the same. More than two such tests fail the run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -35,5 +35,5 @@ e2e() {
 failed=0
 "${1:-unit}" || failed=$?
 
-go run ./hack/reruns -load "$dir/load" -max 3 "$dir"/*.json || failed=$?
+go run ./hack/reruns -load "$dir/load" -max 2 "$dir"/*.json || failed=$?
 exit "$failed"

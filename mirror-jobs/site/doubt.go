@@ -75,7 +75,7 @@ func (r *run) beginDoubt(ctx context.Context) error {
 		return err
 	}
 	if state.isMended() && !r.part {
-		// What came since was not confirmed. This is noted first: the run may end before it has confirmed it.
+		// Days that came since were not confirmed. This is noted first: the run may end before it has confirmed them.
 		r.state.root.Confirms, r.state.root.ETag = false, ""
 		if err := r.state.keepRoot(ctx); err != nil {
 			return err

@@ -174,15 +174,15 @@ func waitForDatagrams(t *testing.T, store objectstore.Store, gateway *testenv.Ga
 		}
 		return n
 	}
-	is := held()
+	got := held()
 	for range testenv.Attempts() {
-		if is == uint64(want) {
+		if got == uint64(want) {
 			break
 		}
-		is = held()
+		got = held()
 	}
-	if is != uint64(want) {
-		t.Fatalf("segments hold %d datagrams, %d were sent", is, want)
+	if got != uint64(want) {
+		t.Fatalf("segments hold %d datagrams, %d were sent", got, want)
 	}
 	gateway.Stop()
 	listed := uint64(0)

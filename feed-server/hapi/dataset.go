@@ -133,7 +133,7 @@ func (h *Handler) newDataset(c *caller, entry wire.InstrumentEntry, channel wire
 	}
 	d.open = c.decide(&entry, c.now) == access.Granted
 	if !d.open && entry.Access != nil {
-		// That function decides; this only finds the boundary.
+		// The decision is made above; this only finds the boundary.
 		d.horizon = c.now.Add(-entry.Access.Embargo()).Truncate(time.Second)
 	}
 	if !d.open && c.decide(&entry, d.horizon.Add(-1)) != access.Granted {

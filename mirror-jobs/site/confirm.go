@@ -28,7 +28,7 @@ type confirming struct {
 func (r *run) noteAwaited(root mirrorindex.Root, unchanged bool) {
 	before := r.state.root.Confirms && (unchanged || root.Ledger == r.state.root.Ledger)
 	r.awaited = root.Confirms || unchanged && before
-	if !r.From.IsZero() || !r.To.IsZero() { // of each day it looks at a part
+	if r.isBounded() { // of each day it looks at a part
 		r.awaited = false
 		return
 	}

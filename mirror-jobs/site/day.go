@@ -267,12 +267,12 @@ func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
 }
 
 // addNoted adds what a run knows of a day to that of its month.
-func addNoted(months map[string]map[string]noted, day wire.Day, is noted) {
+func addNoted(months map[string]map[string]noted, day wire.Day, entry noted) {
 	month := mirrorindex.MonthOf(day)
 	if months[month] == nil {
 		months[month] = map[string]noted{}
 	}
-	months[month][string(day)] = is
+	months[month][string(day)] = entry
 }
 
 // errOverdue: the archivist was asked for changes, and does not make them.

@@ -120,7 +120,7 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 
 // addHeld adds how many objects are here of each day, where some days are not selected: what is here of these is retracted and purged, too.
 func (r *run) addHeld(ctx context.Context, in *instrument, known *plan.Known) error {
-	if in.SelectsAll() || !r.From.IsZero() || !r.To.IsZero() {
+	if in.SelectsAll() || r.isBounded() {
 		return nil
 	}
 	days, err := r.Catalog.Days(ctx, in.guest)

@@ -81,7 +81,7 @@ func (r *run) sizesIn(ctx context.Context, folder string) (map[string]int64, err
 
 // inside returns those of some records that lie within the bounds of a run of a part.
 func (r *run) inside(records []*wire.Record) []*wire.Record {
-	if r.From.IsZero() && r.To.IsZero() {
+	if !r.isBounded() {
 		return records
 	}
 	return slices.DeleteFunc(slices.Clone(records), func(record *wire.Record) bool {

@@ -12,7 +12,6 @@
 package site
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -200,9 +199,9 @@ func (r *run) do(ctx context.Context) error {
 		return known[name]
 	})
 	if !r.Force && r.looks { // what is new comes first: the run may be made again and again
-		slices.SortStableFunc(changed, func(a, b mirrorindex.RootLine) int {
-			return cmp.Compare(asInt(known[a.Instrument] == a.Tag), asInt(known[b.Instrument] == b.Tag))
-		})
+		isKnown := func(line mirrorindex.RootLine) bool { return known[line.Instrument] == line.Tag }
+		others := slices.DeleteFunc(slices.Clone(changed), func(line mirrorindex.RootLine) bool { return !isKnown(line) })
+		changed = append(slices.DeleteFunc(changed, isKnown), others...)
 	}
 	if r.isNew {
 		if err := r.confirmNothing(ctx, root); err != nil {
@@ -242,14 +241,6 @@ func (r *run) do(ctx context.Context) error {
 		return err
 	}
 	return r.endError()
-}
-
-// asInt is 1 for true.
-func asInt(is bool) int {
-	if is {
-		return 1
-	}
-	return 0
 }
 
 // root asks for the root of the other Site, if it is another than before.
